@@ -1,0 +1,275 @@
+"""The shared nouns: what every room talks about. Imports no sibling but `labels`.
+
+Left out on purpose: behaviour. Parsing lives in `plan/`, deciding in `policy/`, calling in
+`workers/`, running in `run/`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from conductor.labels import Clearance, Label
+
+Kind = Literal["local", "remote"]
+Body = dict[str, Any]
+"""A decoded JSON object: a chat completion request, an answer, or one streamed chunk."""
+
+
+# -- destinations and workers -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A place data can go to, with the facts that rules may ask about. Written in `policy.yaml`."""
+
+    id: str
+    kind: Kind
+    clearance: Clearance
+    facts: Mapping[str, str | bool]
+    """`vendor`, `region` and further named facts. `kind` is always among them."""
+    position: str
+    """`file:line:col` of its definition."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """USD per million tokens."""
+
+    input_usd_per_mtok: float = 0.0
+    output_usd_per_mtok: float = 0.0
+
+    def cost_usd(self, usage: Usage) -> float:
+        return (
+            usage.prompt_tokens * self.input_usd_per_mtok
+            + usage.completion_tokens * self.output_usd_per_mtok
+        ) / 1e6
+
+
+@dataclass(frozen=True)
+class Card:
+    """What is known of a worker's ability. Planners see cards, never names.
+
+    `skill` maps a domain (`general`, `code`, `math`, ...) to the chance of a right answer, 0 to 1.
+    """
+
+    skill: Mapping[str, float]
+    output_tokens_per_s: float
+    source: Literal["measured", "declared"]
+
+
+@dataclass(frozen=True)
+class WorkerLimits:
+    """Back-pressure, window and the four timers of one worker. Times in seconds."""
+
+    max_in_flight: int = 8
+    max_queued: int = 64
+    queue_wait_s: float = 1.0
+    context_tokens: int = 8192
+    max_output_tokens: int = 4096
+    connect_s: float = 5.0
+    first_byte_s: float = 120.0
+    idle_s: float = 60.0
+    total_s: float = 600.0
+
+
+@dataclass(frozen=True)
+class UnixEndpoint:
+    """An OpenAI-compatible server behind a Unix socket."""
+
+    path: Path
+    base_path: str = "/v1"
+
+
+@dataclass(frozen=True)
+class TcpEndpoint:
+    """An OpenAI-compatible server on this machine. `host` is a literal loopback address."""
+
+    host: str
+    port: int
+    base_path: str = "/v1"
+
+
+@dataclass(frozen=True)
+class RemoteEndpoint:
+    """A vendor that only the egress process calls. `serve` never reads the key reference."""
+
+    provider: str
+    """litellm provider name, `openai` for anything OpenAI-compatible."""
+    base_url: str | None
+    key: SecretRef
+
+
+@dataclass(frozen=True)
+class SecretRef:
+    """Where a secret stands: `env:NAME`, `file:/path` or `credential:name`. Never the secret."""
+
+    scheme: Literal["env", "file", "credential"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}:{self.name}"
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One model that steps can be given to."""
+
+    id: str
+    model: str
+    """The name its server knows it by."""
+    destination: Destination
+    clearance: Clearance
+    """Effective: the destination's, narrowed by the worker's own if it states one."""
+    endpoint: UnixEndpoint | TcpEndpoint | RemoteEndpoint
+    card: Card
+    price: Price = Price()
+    limits: WorkerLimits = WorkerLimits()
+    embedded_model: str | None = None
+    """Catalogue id when `conductor worker` runs it, else None."""
+    threads: int = 1
+    """CPU threads for an embedded model."""
+
+    @property
+    def remote(self) -> bool:
+        return self.destination.kind == "remote"
+
+
+# -- scanning and judging ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Finding:
+    """That a detector fired, how often and in which view of the text. Never what it saw."""
+
+    detector: str
+    count: int
+    view: str = "raw"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What scanning a body gave. `unscanned` lists why parts could not be read (empty: all read)."""
+
+    findings: tuple[Finding, ...]
+    text_bytes: int
+    unscanned: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Policy's answer for one destination. `rule` and `position` name what decided."""
+
+    allow: bool
+    rule: str
+    position: str
+    reason: str
+    error: bool = False
+    """True when a fact was missing, so that the condition was unknown."""
+
+
+# -- running ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens, as the worker reported them; `estimated` when it did not (an aborted stream)."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    estimated: bool = False
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            self.estimated or other.estimated,
+        )
+
+
+class Failure(StrEnum):
+    """Every way in which calling a worker can fail. `run/attempts.py` lists which may fail over."""
+
+    REFUSED = "refused"  # nobody listens, or no such socket
+    CONNECT_TIMEOUT = "connect_timeout"
+    FIRST_BYTE_TIMEOUT = "first_byte_timeout"
+    IDLE_TIMEOUT = "idle_timeout"
+    TOTAL_TIMEOUT = "total_timeout"
+    CUT = "cut"  # the connection ended before the answer did
+    MALFORMED = "malformed"  # an answer that is no chat completion
+    SERVER_ERROR = "server_error"  # 5xx
+    LOADING = "loading"  # 503 while the model loads
+    OVERLOADED = "overloaded"  # our queue for it is full, or it said so
+    RATE_LIMITED = "rate_limited"  # 429
+    BAD_REQUEST = "bad_request"  # 4xx that the client caused
+    CONTEXT_LENGTH = "context_length"
+    AUTH = "auth"  # the worker refuses our key
+    PERMIT = "permit"  # egress refuses our permit
+    OPEN = "open"  # the breaker is open: not even tried
+    EGRESS_DOWN = "egress_down"  # the egress process itself cannot be reached
+
+
+@dataclass(frozen=True)
+class Call:
+    """One attempt at one worker: exactly these bytes, nothing else of the client's request."""
+
+    request_id: str
+    body: bytes
+    """A canonical JSON chat completion request; `permit` covers exactly these bytes."""
+    stream: bool
+    permit: str | None = None
+    """For a remote worker only: see `egress/permit.py`."""
+    total_s: float = 600.0
+    """Seconds left for the whole call; the worker's own `limits.total_s` may be shorter."""
+
+
+class Reply(Protocol):
+    """An answer that has begun: its first byte has come, its status was 200."""
+
+    async def json(self) -> Body:
+        """The whole plain answer. Raises `errors.WorkerError`."""
+
+    def events(self) -> AsyncIterator[Body]:
+        """The chunks of a streamed answer; ends only after the upstream's `[DONE]`, or after a
+        finish reason for every choice. Raises `errors.WorkerError`, `CUT` for any earlier end."""
+
+
+class Caller(Protocol):
+    """The seam to the outside of `serve`: `workers/http.py`, or a function in a test."""
+
+    def call(self, worker: Worker, call: Call) -> AbstractAsyncContextManager[Reply]:
+        """Send one attempt. Leaving the context, for whatever reason, aborts the upstream call."""
+
+
+# -- planning ---------------------------------------------------------------------------------
+
+Preference = Literal["thrifty", "balanced", "quality"]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A worker as the planner sees it: anonymous, by its place in `PlanRequest.candidates`."""
+
+    card: Card
+    price: Price
+    local: bool
+    context_tokens: int
+
+
+@dataclass(frozen=True)
+class PlanRequest:
+    """What a plan engine is asked. Only permitted, routable workers are among the candidates."""
+
+    request_id: str
+    question: str
+    candidates: tuple[Candidate, ...]
+    preference: Preference = "balanced"
+    max_steps: int = 5
+    one_step: bool = False
+    """Tools, schemas, logprobs or n > 1: the answer must come from a single worker."""
+    excluded: frozenset[int] = field(default_factory=frozenset)
+    """Ordinals that already failed in an earlier round of this request."""
