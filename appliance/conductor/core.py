@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from conductor.labels import Clearance, Label
+from conductor.labels import Clearance
 
 Kind = Literal["local", "remote"]
 Body = dict[str, Any]
@@ -153,7 +153,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Scan:
-    """What scanning a body gave. `unscanned` lists why parts could not be read (empty: all read)."""
+    """What scanning a body gave. `unscanned` lists why parts could not be read; empty: all was."""
 
     findings: tuple[Finding, ...]
     text_bytes: int
@@ -273,3 +273,5 @@ class PlanRequest:
     """Tools, schemas, logprobs or n > 1: the answer must come from a single worker."""
     excluded: frozenset[int] = field(default_factory=frozenset)
     """Ordinals that already failed in an earlier round of this request."""
+    prompt_tokens: int = 0
+    """Estimate for the whole conversation, which may be far longer than `question`; 0: unknown."""

@@ -2,13 +2,15 @@
 
     ConductorError
       ConfigError           a file is wrong; carries every fault with its position
+      StartError            a process cannot start: its socket is taken, an engine is unknown
+      SecretUnavailable     a secret is not where the configuration says
       PlanError             text that is no plan, or a plan that does not fit the pool
       PermitRefused         egress will not send
       WorkerError           an attempt failed; `failure` says how
       AuditError            the decision cannot be recorded
       ApiError              what a client sees: status, type, code, message
-        BadRequest  InvalidKey  PolicyBlocked  ModelNotAllowed  ModelNotFound  NotFound
-        MethodNotAllowed  TooLarge  RateLimited  BudgetExhausted  InternalError
+        BadRequest  InvalidKey  PolicyBlocked  ModelNotAllowed  LabelNotAllowed  ModelNotFound
+        NotFound  MethodNotAllowed  TooLarge  RateLimited  BudgetExhausted  InternalError
         UpstreamFailed  NoLocalBackend  Overloaded  ModelLoading  UpstreamTimeout
         AuditUnavailable  ClientGone
 
@@ -48,6 +50,18 @@ class ConfigError(ConductorError):
     def __init__(self, faults: list[Fault]) -> None:
         self.faults = sorted(faults)
         super().__init__("\n".join(str(fault) for fault in self.faults))
+
+
+class StartError(ConductorError):
+    """A process cannot start as asked; nothing was changed. The message says what to do."""
+
+
+class SecretUnavailable(ConductorError):
+    """A secret cannot be had. `reference` is how the configuration names it, never the secret."""
+
+    def __init__(self, reference: str, reason: str) -> None:
+        self.reference = reference
+        super().__init__(f"{reference}: {reason}")
 
 
 class PlanError(ConductorError):
@@ -161,6 +175,12 @@ class PolicyBlocked(_Final):
 
 class ModelNotAllowed(_Final):
     status, type, code = 403, "permission_error", "model_not_allowed"
+
+
+class LabelNotAllowed(_Final):
+    """A label was declared that cannot be honoured, and ignoring one could leak."""
+
+    status, type, code = 403, "permission_error", "label_not_allowed"
 
 
 class ModelNotFound(ApiError):

@@ -103,4 +103,5 @@ class Lattice:
 
     def describe(self) -> str:
         """One line for error messages: what a label may consist of."""
-        return f"levels {', '.join(self.levels)}; compartments {', '.join(sorted(self.compartments))}"
+        compartments = ", ".join(sorted(self.compartments))
+        return f"levels {', '.join(self.levels)}; compartments {compartments}"

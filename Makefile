@@ -1,0 +1,57 @@
+# The two commands for a fresh machine are `make demo` and `make test`; the rest is for every day.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+LOCKED := --quiet --no-deps --require-hashes
+
+.PHONY: help demo serve test check bench lock clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+demo: $(VENV)/.demo ## the main job, for real: start everything, send requests, show what happened
+	@$(BIN)/conductor demo
+
+serve: $(VENV)/.demo ## start the appliance with the shipped configuration; Ctrl-C stops it
+	@$(BIN)/conductor models pull smollm2-135m
+	@$(BIN)/conductor up
+
+check: $(VENV)/.dev ## lint, types and import contracts, without tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/conductor check --config configs
+	$(BIN)/conductor check --config configs/demo
+
+test: check ## everything that must hold: check, then all tests
+	$(BIN)/conductor models pull smollm2-135m
+	$(BIN)/pytest
+
+bench: $(VENV)/.dev ## speed and memory, printed beside a direct call
+	$(BIN)/python tests/bench/run.py
+
+lock: $(VENV)/.dev ## write the hash-pinned locks anew from pyproject.toml
+	requirements/lock.sh
+
+clean: ## remove the virtual environment and all state under var/
+	rm -rf $(VENV) var
+
+$(VENV)/bin/python:
+	@echo "making $(VENV) with $(PYTHON)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo: requirements/demo.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
+	@echo "installing the locked runtime (about 60 packages)"
+	@$(PIP) install $(LOCKED) -r requirements/build.txt -r requirements/demo.txt
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
+	@echo "installing the locked development set"
+	@$(PIP) install $(LOCKED) -r requirements/build.txt -r requirements/dev.txt
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/.demo

@@ -1,0 +1,202 @@
+"""Which byte may come next in a plan that is being written: the reference oracle.
+
+Slow and plain on purpose, and written apart from the parser: the token automaton that constrains
+decoding is tested against it, and it is tested against `language.parse` and `validate.validate`.
+A byte is allowed exactly when some plan that fits the pool begins with the text so far and that
+byte, so no walk through the oracle ever reaches a dead end.
+
+A line is a *head*, `<worker> <access> `, one of a finite set that is listed outright, and then a
+text, which a machine over UTF-8 bytes follows (well-formed sequences: Unicode Standard, table 3-7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import chain, combinations
+
+from conductor.plan.language import MAX_SUBTASK_BYTES, Builtin, View
+from conductor.plan.validate import Head, PlanPool
+
+_SPACE, _DASH, _NEWLINE = b" -\n"
+_VISIBLE = frozenset(range(0x21, 0x7F))
+_CONTINUATION = frozenset(range(0x80, 0xC0))
+_LEADS = {2: range(0xC2, 0xE0), 3: range(0xE0, 0xF0), 4: range(0xF0, 0xF5)}
+"""First bytes of characters, by their length in bytes."""
+_NARROWED = {
+    b"\xc2": frozenset(range(0xA0, 0xC0)),  # not the C1 control characters
+    b"\xe0": frozenset(range(0xA0, 0xC0)),  # no overlong forms
+    b"\xed": frozenset(range(0x80, 0xA0)),  # no surrogates
+    b"\xf0": frozenset(range(0x90, 0xC0)),  # no overlong forms
+    b"\xf4": frozenset(range(0x80, 0x90)),  # nothing above U+10FFFF
+    b"\xe2\x80": _CONTINUATION - {0xA8, 0xA9},  # not the line and paragraph separators
+}
+"""What may follow the beginning of a character, where that is not every continuation byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What may come next: these bytes, or the end. Neither: the text begins no plan."""
+
+    next_bytes: frozenset[int]
+    may_end: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """A head that can be written now, and how its line may go on."""
+
+    worker: int | Builtin
+    view: View
+    bare: bool
+    """Whether the lone `-` may follow."""
+    text: bool
+    """Whether an instruction may follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """Where in a subtask the writing stands."""
+
+    used: int = 0
+    """Bytes so far, of at most MAX_SUBTASK_BYTES."""
+    last: int = _NEWLINE
+    partial: bytes = b""
+    """The bytes so far of a character that is not complete."""
+
+    @property
+    def lone_dash(self) -> bool:
+        return self.used == 1 and self.last == _DASH
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where in a plan the writing stands: whole lines, then the line that is being written."""
+
+    earlier: tuple[Head, ...] = ()
+    written: bytes = b""
+    """The head of the current line, as far as it is written."""
+    text: _Text | None = None
+    """Set once the head is complete."""
+
+
+class Grammar:
+    """The oracle for one pool."""
+
+    def __init__(self, pool: PlanPool) -> None:
+        self._pool = pool
+        self._options = lru_cache(maxsize=256)(self._find_options)
+
+    def allowed(self, prefix: bytes) -> Allowed:
+        """What may follow `prefix`. Nothing at all when it begins no plan of this pool."""
+        state: State | None = State()
+        for byte in prefix:
+            if state is None:
+                break
+            state = self.advance(state, byte)
+        return Allowed(frozenset(), False) if state is None else self.allowed_at(state)
+
+    def accepts(self, text: bytes) -> bool:
+        """Whether `text` is a whole plan of this pool."""
+        return self.allowed(text).may_end
+
+    def allowed_at(self, state: State) -> Allowed:
+        """What may follow in `state`."""
+        if state.text is not None:
+            option = self._options(state.earlier)[state.written]
+            return Allowed(frozenset(_text_bytes(state.text, option)), False)
+        size = len(state.written)
+        heads = self._options(state.earlier)
+        next_bytes = frozenset(head[size] for head in heads if head.startswith(state.written))
+        return Allowed(next_bytes, not state.written and self._may_end(state.earlier))
+
+    def advance(self, state: State, byte: int) -> State | None:
+        """The state after one more byte; None when the byte is not allowed."""
+        if byte not in self.allowed_at(state).next_bytes:
+            return None
+        if state.text is None:
+            written = state.written + bytes([byte])
+            complete = written in self._options(state.earlier)
+            return State(state.earlier, written, _Text() if complete else None)
+        if byte != _NEWLINE:
+            return State(state.earlier, state.written, _after(state.text, byte))
+        option = self._options(state.earlier)[state.written]
+        head = Head(option.worker, option.view, free_text=not state.text.lone_dash)
+        return State((*state.earlier, head))
+
+    def _may_end(self, earlier: tuple[Head, ...]) -> bool:
+        if not earlier:
+            return self._pool.may_stop
+        return earlier[-1].worker is not Builtin.REDACT
+
+    def _find_options(self, earlier: tuple[Head, ...]) -> dict[bytes, _Option]:
+        return dict(self._open(earlier))
+
+    def _open(self, earlier: tuple[Head, ...]) -> Iterator[tuple[bytes, _Option]]:
+        """Every head that may be written after `earlier` and still leads to a whole plan."""
+        if len(earlier) == self._pool.max_steps:
+            return
+        for worker in self._workers():
+            for access, view in _accesses(len(earlier)):
+                bare = self._leads_on(earlier, Head(worker, view, False))
+                text = self._leads_on(earlier, Head(worker, view, True))
+                if bare or text:
+                    yield f"{worker} {access} ".encode(), _Option(worker, view, bare, text)
+
+    def _workers(self) -> Iterator[int | Builtin]:
+        yield from (n for n in range(self._pool.workers) if n not in self._pool.excluded)
+        yield from sorted(self._pool.builtins)
+
+    def _leads_on(self, earlier: tuple[Head, ...], head: Head) -> bool:
+        """Whether `head` may come next; a redaction only if an answer can still follow."""
+        if not _well_formed(head) or not self._pool.mask.permits(earlier, head):
+            return False
+        return head.worker is not Builtin.REDACT or any(self._open((*earlier, head)))
+
+
+def _well_formed(head: Head) -> bool:
+    if head.worker is Builtin.REDACT:
+        return not head.free_text and head.view.question + len(head.view.steps) == 1
+    if head.worker is Builtin.VOTE:
+        return not head.free_text and len(head.view.steps) > 1
+    return True
+
+
+def _accesses(index: int) -> Iterator[tuple[str, View]]:
+    """Every access list of the step at place `index`, with what it shows."""
+    yield "*", View(True, tuple(range(index)))
+    yield "-", View(False, ())
+    subsets = chain.from_iterable(combinations(range(index), n) for n in range(index + 1))
+    for steps in subsets:
+        names = [str(step) for step in steps]
+        yield ",".join(["q", *names]), View(True, steps)
+        if steps:
+            yield ",".join(names), View(False, steps)
+
+
+def _text_bytes(text: _Text, option: _Option) -> Iterator[int]:
+    if text.partial:
+        yield from _NARROWED.get(text.partial, _CONTINUATION)
+        return
+    if text.used and text.last != _SPACE and (option.bare if text.lone_dash else option.text):
+        yield _NEWLINE
+    left = MAX_SUBTASK_BYTES - text.used
+    if not option.text:
+        yield from [_DASH] if not text.used else []
+        return
+    if left >= 1:
+        yield from _VISIBLE
+    if left >= 2 and text.used:
+        yield _SPACE  # with room for the byte that must follow it
+    for size, leads in _LEADS.items():
+        if left >= size:
+            yield from leads
+
+
+def _after(text: _Text, byte: int) -> _Text:
+    partial = text.partial + bytes([byte])
+    whole = byte < 0x80 or any(
+        partial[0] in leads and len(partial) == n for n, leads in _LEADS.items()
+    )
+    return _Text(text.used + 1, byte, b"" if whole else partial)

@@ -1,0 +1,145 @@
+"""The written-down engine: no learning, no state, the same answer for the same request.
+
+The rules, in order:
+
+1.  Candidates that already failed are out. If some of the rest have a context window that holds
+    the conversation and an answer, those without are out as well. Nobody left: `PlanError`.
+2.  The question's domain is told by surface marks (`domain.py`). A worker's skill is its card's
+    figure for that domain, else for `general`, else the lowest on the card, else 0.
+3.  "Cheap" compares, in this order: expected price of this request, local before remote, the
+    faster, the more skilled, the larger window, the lower ordinal. "Skilled" compares skill, then
+    "cheap".
+4.  `thrifty` and `balanced`: the cheapest worker whose skill reaches GOOD_ENOUGH answers alone; if
+    none does, the most skilled.
+5.  `quality`: the two most skilled answer side by side and the more skilled of them combines, when
+    the request may have three steps and the second is at most CLOSE behind; else the most skilled
+    answers alone.
+6.  Stand-ins, for a step whose worker fails: everybody left after rule 1, the most skilled first. A
+    lone worker is not its own stand-in.
+
+Only cards are seen, never names: the ordinal decides nothing but exact ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from conductor.core import Candidate, Card, PlanRequest, Preference
+from conductor.errors import PlanError
+from conductor.plan.language import Access, Plan, Step
+from conductor.planner.domain import domain
+from conductor.planner.engine import Planned
+
+GOOD_ENOUGH: Mapping[Preference, float] = {"thrifty": 0.5, "balanced": 0.7}
+"""Least chance of a right answer at which price decides."""
+CLOSE = 0.15
+"""How far behind the best a second opinion may be. A much weaker one misleads who combines them."""
+EXPECTED_ANSWER_TOKENS = 400
+"""Length of an answer, for comparing prices and for room in the context window."""
+_CHARS_PER_TOKEN = 4
+"""Rule of thumb for English text, where the request gives no estimate."""
+
+COMBINE = (
+    "Two independent answers to the request are shown. Where they disagree, work out which is "
+    "right. Then write one complete final answer to the request, in the form it asks for, without "
+    "mentioning the two answers."
+)
+_QUESTION = Access(question=True)
+
+
+@dataclass(frozen=True)
+class _Ranked:
+    """A usable candidate with what the rules compare."""
+
+    ordinal: int
+    skill: float
+    cheap: tuple[float, bool, float, float, int, int]
+
+    @property
+    def skilled(self) -> tuple[float, tuple[float, bool, float, float, int, int]]:
+        return (-self.skill, self.cheap)
+
+
+class DefaultEngine:
+    """Rule based `PlanEngine`: always ready."""
+
+    name = "default"
+
+    async def ready(self) -> bool:
+        return True
+
+    async def plan(self, request: PlanRequest) -> Planned:
+        """Microseconds of work, so it runs on the event loop. Raises `PlanError` by rule 1."""
+        return plan_by_rules(request)
+
+
+def plan_by_rules(request: PlanRequest) -> Planned:
+    """The rules above as a pure function."""
+    skilled = sorted(_usable(request), key=lambda ranked: ranked.skilled)
+    if not skilled:
+        raise PlanError("no candidate is left to plan with: every permitted worker has failed")
+    plan = _quality(request, skilled) if request.preference == "quality" else None
+    if plan is None:
+        plan = Plan((Step(_single(request.preference, skilled).ordinal, _QUESTION),))
+    lone = {plan.steps[0].worker} if len(plan.steps) == 1 else set()
+    stand_ins = tuple(ranked.ordinal for ranked in skilled if ranked.ordinal not in lone)
+    return Planned(plan, DefaultEngine.name, stand_ins)
+
+
+def skill(card: Card, topic: str) -> float:
+    """Rule 2."""
+    for name in (topic, "general"):
+        if name in card.skill:
+            return card.skill[name]
+    return min(card.skill.values(), default=0.0)
+
+
+def _usable(request: PlanRequest) -> list[_Ranked]:
+    prompt_tokens = request.prompt_tokens or len(request.question) // _CHARS_PER_TOKEN
+    needed = prompt_tokens + EXPECTED_ANSWER_TOKENS
+    left = [(i, c) for i, c in enumerate(request.candidates) if i not in request.excluded]
+    roomy = [(i, c) for i, c in left if c.context_tokens >= needed]
+    topic = domain(request.question)
+    return [_rank(i, c, topic, prompt_tokens) for i, c in roomy or left]
+
+
+def _rank(ordinal: int, candidate: Candidate, topic: str, prompt_tokens: int) -> _Ranked:
+    price_usd_per_m = (
+        prompt_tokens * candidate.price.input_usd_per_mtok
+        + EXPECTED_ANSWER_TOKENS * candidate.price.output_usd_per_mtok
+    )
+    ability = skill(candidate.card, topic)
+    faster = -candidate.card.output_tokens_per_s
+    cheap = (
+        price_usd_per_m,
+        not candidate.local,
+        faster,
+        -ability,
+        -candidate.context_tokens,
+        ordinal,
+    )
+    return _Ranked(ordinal, ability, cheap)
+
+
+def _single(preference: Preference, skilled: list[_Ranked]) -> _Ranked:
+    """Rule 4, and the end of rule 5."""
+    enough = GOOD_ENOUGH.get(preference)
+    good = [] if enough is None else [ranked for ranked in skilled if ranked.skill >= enough]
+    return min(good, key=lambda ranked: ranked.cheap, default=skilled[0])
+
+
+def _quality(request: PlanRequest, skilled: list[_Ranked]) -> Plan | None:
+    """Rule 5, where it asks for three steps."""
+    if request.one_step or request.max_steps < 3 or len(skilled) < 2:
+        return None
+    best, second = skilled[:2]
+    if best.skill - second.skill > CLOSE:
+        return None
+    return Plan(
+        (
+            Step(best.ordinal, _QUESTION),
+            Step(second.ordinal, _QUESTION),
+            Step(best.ordinal, Access(question=True, steps=(0, 1)), COMBINE),
+        )
+    )

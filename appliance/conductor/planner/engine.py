@@ -1,0 +1,57 @@
+"""The seam to whatever writes plans: rules, the pocket conductor, the language-model conductor.
+
+An engine sees cards, not names, and only workers that policy permits. What it answers is checked
+again by `planner/client.py` before anything runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, Protocol
+
+from conductor.core import PlanRequest
+from conductor.plan.language import Plan
+
+
+class Detour(StrEnum):
+    """Why `serve` planned by itself instead of the planner process: a closed list, for metrics."""
+
+    DOWN = "down"  # nobody listens on the socket, or the connection broke
+    LOADING = "loading"  # it says that its engine is not ready
+    BUSY = "busy"  # its queue is full, or too many questions are under way to it
+    TIMEOUT = "timeout"  # no plan within the time allowed
+    RESTING = "resting"  # it failed a moment ago and is left alone until it has proved itself
+    ERROR = "error"  # it answered with a status that is no plan
+    JUNK = "junk"  # the answer cannot be read
+    UNFIT = "unfit"  # a plan, but one that does not fit this request
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan and who made it.
+
+    `alternates` are ordinals in the order in which they may stand in for a step's worker that
+    fails; the caller skips the one that failed. `where` is the process that planned; `why` is set
+    when that was `serve` although a planner process was to be asked.
+    """
+
+    plan: Plan
+    engine: str
+    alternates: tuple[int, ...] = ()
+    where: Literal["planner", "serve"] = "serve"
+    why: Detour | None = None
+
+
+class PlanEngine(Protocol):
+    """Writes plans. Called from one event loop, many times at once."""
+
+    @property
+    def name(self) -> str:
+        """Lower case letters, digits, `.`, `_` and `-`, at most 32: goes to headers and metrics."""
+
+    async def plan(self, request: PlanRequest) -> Planned:
+        """A plan that fits the request. Raises `PlanError` when no candidate is left."""
+
+    async def ready(self) -> bool:
+        """Whether `plan` would answer now; cheap, asked often."""

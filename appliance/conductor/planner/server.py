@@ -1,0 +1,205 @@
+"""The planner process: one engine behind a Unix socket, `POST /v1/plan` and two probes.
+
+It has no network, no vendor key and no policy: it is told which workers may be used and answers
+with a plan, which `client.py` checks again. A caller that leaves cancels its question. Questions
+are never logged, and neither is the text of an engine's exception, which may quote one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import orjson
+import structlog
+from aiohttp import web
+
+from conductor.core import PlanRequest
+from conductor.errors import ConductorError, PlanError, StartError
+from conductor.planner import wire
+from conductor.planner.engine import PlanEngine, Planned
+from conductor.unixsocket import listening
+
+ENGINES_GROUP = "conductor.engines"
+"""Entry point group under which other packages offer engines, as callables without arguments."""
+MAX_IN_FLIGHT = 8
+"""Questions an engine works on at once."""
+MAX_WAITING = 128
+"""Questions that may wait for it; a further one is told `busy` at once."""
+_BODY_S = 5.0
+"""Time for a request's body to arrive; `serve` sends it in one piece."""
+_DRAIN_S = 5.0
+"""Time for running questions to end when the process is stopped."""
+_BACKLOG = 1024
+
+_log = structlog.get_logger("conductor.planner")
+
+
+def run_planner(socket: Path, engine: str) -> None:
+    """Serve the engine of that name until SIGTERM or SIGINT. Raises `StartError`."""
+    import uvloop
+
+    uvloop.run(serve_planner(socket, load_engine(engine)))
+
+
+def load_engine(name: str) -> PlanEngine:
+    """The engine of that name: `default`, or one that an installed package offers.
+
+    Raises `StartError` for an unknown name, one offered twice, or one that cannot be loaded.
+    """
+    if name == "default":
+        from conductor.planner.default import DefaultEngine
+
+        return DefaultEngine()
+    from importlib.metadata import entry_points
+
+    offered = entry_points(group=ENGINES_GROUP)
+    found = list(offered.select(name=name))
+    if len(found) != 1:
+        names = ", ".join(["default", *sorted(set(offered.names))])
+        problem = "is offered by more than one package" if found else "is not installed"
+        raise StartError(f"the plan engine {name!r} {problem}; choose one of: {names}")
+    try:
+        engine: PlanEngine = found[0].load()()
+    except ConductorError:
+        raise
+    except Exception as error:  # noqa: BLE001  foreign code: its every failure is the same to us
+        kind = type(error).__name__
+        raise StartError(f"the plan engine {name!r} cannot be loaded ({kind})") from None
+    return engine
+
+
+async def serve_planner(socket: Path, engine: PlanEngine) -> None:
+    """Serve `engine` on `socket` until SIGTERM or SIGINT, then drain. Raises `StartError`."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        async with serving(socket, engine):
+            _log.info("planner listens", engine=engine.name)
+            await stop.wait()
+            _log.info("planner stops")
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+@asynccontextmanager
+async def serving(socket: Path, engine: PlanEngine) -> AsyncIterator[None]:
+    """Serve `engine` on `socket` while the context is open. Raises `StartError`."""
+    app = PlannerService(engine).app()
+    runner = web.AppRunner(
+        app, access_log=None, handler_cancellation=True, shutdown_timeout=_DRAIN_S
+    )
+    with listening(socket) as listener:
+        await runner.setup()
+        assert runner.server is not None
+        loop = asyncio.get_running_loop()
+        server = await loop.create_unix_server(runner.server, sock=listener, backlog=_BACKLOG)
+        try:
+            yield
+        finally:
+            server.close()
+            await runner.cleanup()
+
+
+class PlannerService:
+    """The HTTP face of one engine."""
+
+    def __init__(
+        self,
+        engine: PlanEngine,
+        *,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        max_waiting: int = MAX_WAITING,
+    ) -> None:
+        self._engine = engine
+        self._running = asyncio.Semaphore(max_in_flight)
+        self._admitted = 0
+        self._max_admitted = max_in_flight + max_waiting
+
+    def app(self) -> web.Application:
+        """A fresh application with the three routes."""
+        app = web.Application(client_max_size=wire.MAX_REQUEST_BYTES)
+        app.add_routes(
+            [
+                web.post("/v1/plan", self.plan),
+                web.get("/healthz", self.health),
+                web.get("/readyz", self.readiness),
+            ]
+        )
+        return app
+
+    async def health(self, _: web.Request) -> web.Response:
+        """The process lives."""
+        return _json(200, {"status": "ok"})
+
+    async def readiness(self, _: web.Request) -> web.Response:
+        """200 when the engine would answer now, else 503."""
+        if await self._ready():
+            return _json(200, {"status": "ready", "engine": self._engine.name})
+        return _refuse(503, wire.Refusal.LOADING)
+
+    async def plan(self, request: web.Request) -> web.Response:
+        """One question. Every refusal is a word, see `wire.Refusal`."""
+        if self._admitted >= self._max_admitted:
+            return _refuse(503, wire.Refusal.BUSY)
+        self._admitted += 1
+        try:
+            question = wire.decode_request(await _body(request))
+            if not await self._ready():
+                return _refuse(503, wire.Refusal.LOADING)
+            async with self._running:
+                planned = await self._ask(question)
+            return web.Response(body=wire.encode_planned(planned), content_type="application/json")
+        except wire.WireError as fault:
+            return _refuse(400, wire.Refusal.INVALID, str(fault))
+        except PlanError:
+            return _refuse(422, wire.Refusal.UNPLANNABLE)
+        except _EngineFailed:
+            return _refuse(500, wire.Refusal.FAILED)
+        finally:
+            self._admitted -= 1
+
+    async def _ask(self, question: PlanRequest) -> Planned:
+        try:
+            return await self._engine.plan(question)
+        except PlanError:
+            raise
+        except Exception as error:  # noqa: BLE001  engines are plug-ins: their faults end here
+            _log.error("engine failed", request_id=question.request_id, error=type(error).__name__)
+            raise _EngineFailed from None
+
+    async def _ready(self) -> bool:
+        try:
+            return await self._engine.ready()
+        except Exception as error:  # noqa: BLE001  as above
+            _log.error("engine cannot tell whether it is ready", error=type(error).__name__)
+            return False
+
+
+class _EngineFailed(Exception):
+    """The engine raised something that is no `PlanError`."""
+
+
+async def _body(request: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(_BODY_S):
+            return await request.read()
+    except TimeoutError:
+        raise wire.WireError("the body did not arrive in time") from None
+    except web.HTTPRequestEntityTooLarge:
+        raise wire.WireError(f"the body is over {wire.MAX_REQUEST_BYTES} bytes") from None
+
+
+def _refuse(status: int, word: wire.Refusal, message: str = "") -> web.Response:
+    return _json(status, {"error": word, "message": message})
+
+
+def _json(status: int, fields: dict[str, str]) -> web.Response:
+    return web.Response(status=status, body=orjson.dumps(fields), content_type="application/json")

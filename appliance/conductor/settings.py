@@ -1,0 +1,135 @@
+"""What `appliance.yaml` says, as frozen records. Times in seconds, sizes in bytes, money in USD.
+
+The defaults here are the ones the file has; `appliancefile.py` reads it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from conductor.core import SecretRef
+from conductor.labels import Label
+
+Mode = Literal["connected", "local-only"]
+LogFormat = Literal["json", "console"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+@dataclass(frozen=True)
+class Paths:
+    """Directories, absolute. `run` holds the Unix sockets, `models` the model files."""
+
+    state: Path
+    run: Path
+    models: Path
+    audit: Path
+
+
+@dataclass(frozen=True)
+class Api:
+    """Where applications and administrators connect.
+
+    `max_in_flight_body_bytes` bounds the bodies of all requests together, so that many large ones
+    cannot fill the memory. `hold_s` is how long a stream waits for its first content before it is
+    opened with comments; `drain_s` how long a stopping appliance lets answers finish.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    unix_socket: Path | None = None
+    admin_host: str = "127.0.0.1"
+    admin_port: int = 8081
+    max_body_bytes: int = 32 * 1024 * 1024
+    max_in_flight_body_bytes: int = 256 * 1024 * 1024
+    hold_s: float = 15.0
+    drain_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class Key:
+    """An application's key: exactly one of `secret` and `sha256` (of the key, hex) is given.
+
+    `models` None means all. Only a key that may `declare_labels` is believed about labels, and
+    even then they only raise. `default_label` takes the place of the policy's for this key.
+    """
+
+    id: str
+    secret: SecretRef | None
+    sha256: str | None
+    models: tuple[str, ...] | None = None
+    declare_labels: bool = False
+    default_label: Label | None = None
+    budget_usd_per_day: float | None = None
+    max_in_flight: int = 256
+
+
+@dataclass(frozen=True)
+class RequestLimits:
+    """Hard limits of one request, over all its steps, retries and fallbacks."""
+
+    max_steps: int = 5
+    max_calls: int = 8
+    max_tokens: int = 100_000
+    max_cost_usd: float = 1.0
+    total_s: float = 600.0
+
+
+@dataclass(frozen=True)
+class PlannerConfig:
+    """Which plan engine runs, and how long it may think before the default plan is taken."""
+
+    engine: str = "default"
+    timeout_s: float = 2.0
+
+
+@dataclass(frozen=True)
+class EgressConfig:
+    """`permit_ttl_s`: how long a permit opens the way out."""
+
+    permit_ttl_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class ScanConfig:
+    """Bodies over `inline_bytes` are scanned beside the event loop, in `processes` processes.
+
+    What takes longer than `timeout_s`, or holds more text than `max_text_bytes`, is `unscanned`.
+    """
+
+    inline_bytes: int = 32 * 1024
+    processes: int = 1
+    timeout_s: float = 10.0
+    max_text_bytes: int = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class AuditConfig:
+    """`max_batch`: records that share one fsync."""
+
+    max_batch: int = 64
+
+
+@dataclass(frozen=True)
+class LogConfig:
+    """`json` for machines, `console` for a terminal."""
+
+    format: LogFormat = "json"
+    level: LogLevel = "info"
+
+
+@dataclass(frozen=True)
+class Appliance:
+    """All of `appliance.yaml`."""
+
+    mode: Mode
+    paths: Paths
+    api: Api
+    keys: tuple[Key, ...]
+    limits: RequestLimits = RequestLimits()
+    planner: PlannerConfig = PlannerConfig()
+    egress: EgressConfig = EgressConfig()
+    scan: ScanConfig = ScanConfig()
+    audit: AuditConfig = AuditConfig()
+    log: LogConfig = LogConfig()

@@ -1,0 +1,169 @@
+"""Plans, pools and candidates for tests: Hypothesis strategies and short constructors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from conductor.core import Candidate, Card, PlanRequest, Preference, Price
+from conductor.errors import PlanError
+from conductor.plan.language import MAX_STEPS, Access, Builtin, Plan, Step
+from conductor.plan.validate import Head, Mask, PlanPool, Unmasked, validate
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "plans"
+_LINE = "-----\n"
+
+
+def golden(kind: str) -> list[tuple[str, str, str]]:
+    """(name, input, expected) of every golden file whose name begins with `kind`."""
+    cases = []
+    for path in sorted(GOLDEN.glob(f"{kind}-*.txt")):
+        given, _, expected = path.read_text(encoding="utf-8").rpartition(_LINE)
+        cases.append((path.stem, given, expected))
+    assert cases, f"no golden files for {kind}"
+    return cases
+
+
+# -- requests ---------------------------------------------------------------------------------
+
+
+def candidate(
+    *,
+    price: float = 1.0,
+    local: bool = True,
+    speed: float = 50.0,
+    context: int = 8192,
+    **skill: float,
+) -> Candidate:
+    """A worker's anonymous side; `price` is USD per million tokens both ways."""
+    card = Card(skill or {"general": 0.5}, speed, "declared")
+    return Candidate(card, Price(price, price), local, context)
+
+
+def request(
+    *candidates: Candidate, question: str = "Hello there", preference: Preference = "balanced"
+) -> PlanRequest:
+    return PlanRequest("r-1", question, candidates or (candidate(),), preference)
+
+
+# -- plans ------------------------------------------------------------------------------------
+
+_CHARACTERS = st.characters(
+    exclude_categories=("Cs", "Cc", "Zl", "Zp"), include_characters=" -q*,0"
+)
+
+
+def _text_fits(text: str) -> bool:
+    return bool(text) and text != "-" and text == text.strip(" ")
+
+
+subtasks = st.one_of(
+    st.just(""),
+    st.text(_CHARACTERS, min_size=1, max_size=12).filter(_text_fits),
+    st.sampled_from(["--", "- x", "q", "0", "a" * 1000, "é" * 500, "🙂" * 250]),
+)
+
+
+@st.composite
+def accesses(draw: st.DrawFn, index: int) -> Access:
+    if draw(st.integers(0, 4)) == 0:
+        return Access(everything=True)
+    steps = [step for step in range(index) if draw(st.booleans())]
+    return Access(draw(st.booleans()), tuple(steps))
+
+
+@st.composite
+def steps(draw: st.DrawFn, index: int, workers: int) -> Step:
+    worker = draw(st.one_of(st.integers(0, workers - 1), st.sampled_from(Builtin)))
+    text = draw(subtasks) if isinstance(worker, int) or draw(st.integers(0, 5)) == 0 else ""
+    return Step(worker, draw(accesses(index)), text)
+
+
+@st.composite
+def plans(draw: st.DrawFn, workers: int = 12) -> Plan:
+    """Any plan of the language, whether or not it fits a pool."""
+    length = draw(st.integers(0, MAX_STEPS))
+    return Plan(tuple(draw(steps(index, workers)) for index in range(length)))
+
+
+# -- pools ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClearedMask:
+    """A mask as labels make it: only `cleared` workers see the question, or what was made of it
+    without a redaction in between, or free text by a planner that has seen it."""
+
+    cleared: frozenset[int]
+
+    def permits(self, earlier: tuple[Head, ...], head: Head) -> bool:
+        if isinstance(head.worker, Builtin) or head.worker in self.cleared:
+            return True
+        return not head.free_text and not self._sensitive(earlier, head)
+
+    def _sensitive(self, earlier: tuple[Head, ...], head: Head) -> bool:
+        return head.view.question or any(
+            self._output_sensitive(earlier, step) for step in head.view.steps
+        )
+
+    def _output_sensitive(self, earlier: tuple[Head, ...], step: int) -> bool:
+        head = earlier[step]
+        return head.worker is not Builtin.REDACT and self._sensitive(earlier[:step], head)
+
+
+@dataclass(frozen=True)
+class TextOnly:
+    """A mask that no label makes: every worker must be given an instruction."""
+
+    def permits(self, earlier: tuple[Head, ...], head: Head) -> bool:
+        return head.free_text or isinstance(head.worker, Builtin)
+
+
+@dataclass(frozen=True)
+class NobodyAfterRedaction:
+    """A mask under which a redaction, though permitted, leads nowhere."""
+
+    def permits(self, earlier: tuple[Head, ...], head: Head) -> bool:
+        return all(before.worker is not Builtin.REDACT for before in earlier)
+
+
+masks: st.SearchStrategy[Mask] = st.one_of(
+    st.just(Unmasked()),
+    st.frozensets(st.integers(0, 11)).map(ClearedMask),
+    st.just(TextOnly()),
+    st.just(NobodyAfterRedaction()),
+)
+
+pools = st.builds(
+    PlanPool,
+    workers=st.integers(0, 12),
+    builtins=st.frozensets(st.sampled_from(Builtin)),
+    max_steps=st.integers(1, MAX_STEPS),
+    excluded=st.frozensets(st.integers(0, 11), max_size=3),
+    may_stop=st.booleans(),
+    mask=masks,
+)
+
+
+@st.composite
+def fitting(draw: st.DrawFn) -> tuple[Plan, PlanPool]:
+    """A pool and a plan that fits it, by the validator's word; the plan may be empty."""
+    pool = draw(pools)
+    chosen: tuple[Step, ...] = ()
+    for _ in range(10):
+        step = draw(steps(len(chosen), max(1, pool.workers)))
+        if len(chosen) < MAX_STEPS and _may_follow(chosen, step, pool):
+            chosen = (*chosen, step)
+    while chosen and chosen[-1].worker is Builtin.REDACT:
+        chosen = chosen[:-1]
+    return Plan(chosen), pool
+
+
+def _may_follow(chosen: tuple[Step, ...], step: Step, pool: PlanPool) -> bool:
+    try:
+        validate(Plan((*chosen, step)), pool)
+    except PlanError as fault:
+        return "is no answer" in str(fault)  # a redaction, which a later step may still use
+    return True
