@@ -64,6 +64,8 @@ class Peer:
     heads: list[bytes] = field(default_factory=list)
     bodies: list[bytes] = field(default_factory=list)
     connections: int = 0
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    """A whole request has come."""
     hung_up: asyncio.Event = field(default_factory=asyncio.Event)
     """A client closed its connection."""
 
@@ -74,6 +76,7 @@ class Peer:
         body = await reader.readexactly(int(lengths[0].split(b":")[1]))
         self.heads.append(head)
         self.bodies.append(body)
+        self.asked.set()
 
     async def wait_hang_up(self, reader: asyncio.StreamReader) -> None:
         try:
@@ -144,16 +147,12 @@ def then_silence(*pieces: bytes) -> Script:
 
 
 @asynccontextmanager
-async def serving(
-    script: Script, *, unix: bool = False, backlog: int = 100
-) -> AsyncIterator[Peer]:
+async def serving(script: Script, *, unix: bool = False, backlog: int = 100) -> AsyncIterator[Peer]:
     """Run a scripted peer on loopback or on a Unix socket."""
     folder = Path(tempfile.mkdtemp(dir="/tmp", prefix="c-"))
     peer = Peer(script, UnixEndpoint(folder / "w.sock"))
     if unix:
-        server = await asyncio.start_unix_server(
-            peer.serve, folder / "w.sock", backlog=backlog
-        )
+        server = await asyncio.start_unix_server(peer.serve, folder / "w.sock", backlog=backlog)
     else:
         server = await asyncio.start_server(peer.serve, "127.0.0.1", 0, backlog=backlog)
         peer.endpoint = TcpEndpoint("127.0.0.1", server.sockets[0].getsockname()[1])
@@ -164,7 +163,9 @@ async def serving(
         shutil.rmtree(folder)
 
 
-def local_worker(endpoint: TcpEndpoint | UnixEndpoint, worker_id: str = "w", **limits: float) -> Worker:
+def local_worker(
+    endpoint: TcpEndpoint | UnixEndpoint, worker_id: str = "w", **limits: float
+) -> Worker:
     return _worker("local", endpoint, worker_id, limits)
 
 

