@@ -1,0 +1,53 @@
+"""Routes: the closed set of addresses that the API listener and the admin listener serve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from conductor.api.bodies import BodyGate
+from conductor.api.chat import ChatHandler
+from conductor.api.explain import ExplainHandler
+from conductor.api.health import HealthHandler
+from conductor.api.keys import KeyRing
+from conductor.api.middleware import Door, edge
+from conductor.api.models import ModelsHandler
+from conductor.metrics import Metrics
+
+
+@dataclass(frozen=True)
+class Handlers:
+    """Everything that the API listener's routes lead to."""
+
+    chat: ChatHandler
+    explain: ExplainHandler
+    models: ModelsHandler
+    health: HealthHandler
+
+
+def api_app(
+    handlers: Handlers, ring: KeyRing, metrics: Metrics, door: Door, gate: BodyGate
+) -> web.Application:
+    """The application behind the API listener. A trailing slash is the same route."""
+    app = web.Application(
+        middlewares=[edge(ring, metrics, door)], client_max_size=gate.max_body_bytes
+    )
+    for slash in ("", "/"):
+        app.router.add_post(f"/v1/chat/completions{slash}", handlers.chat)
+        app.router.add_post(f"/v1/plan{slash}", handlers.explain)
+        app.router.add_get(f"/v1/models{slash}", handlers.models.list)
+        app.router.add_get(f"/healthz{slash}", handlers.health.healthz)
+        app.router.add_get(f"/readyz{slash}", handlers.health.readyz)
+    app.router.add_get("/v1/models/{id:.+}", handlers.models.get)
+    return app
+
+
+def admin_app(health: HealthHandler) -> web.Application:
+    """The application behind the admin listener: loopback only, no keys."""
+    app = web.Application()
+    app.router.add_get("/healthz", health.healthz)
+    app.router.add_get("/readyz", health.readyz)
+    app.router.add_get("/status", health.status)
+    app.router.add_get("/metrics", health.metrics)
+    return app

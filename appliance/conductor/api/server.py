@@ -1,0 +1,147 @@
+"""`serve`: open the listeners once everything behind them stands; drain them on a signal.
+
+On SIGTERM or SIGINT readiness fails first, new requests are told to go elsewhere, running ones get
+`drain_s`, then an in-band error. SIGHUP never ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import structlog
+from aiohttp import web
+
+from conductor.api.app import Handlers, admin_app, api_app
+from conductor.api.bodies import BodyGate
+from conductor.api.chat import ChatHandler
+from conductor.api.explain import ExplainHandler
+from conductor.api.health import HealthHandler
+from conductor.api.keys import KeyRing
+from conductor.api.middleware import Door
+from conductor.api.models import ModelsHandler
+from conductor.config import Site
+from conductor.core import Body
+from conductor.errors import StartError
+from conductor.run.services import Services, services
+from conductor.secretrefs import resolve
+from conductor.unixsocket import listening
+
+BACKLOG = 2048
+
+log = structlog.get_logger("serve")
+
+
+@dataclass(frozen=True)
+class Server:
+    """Open listeners and what is behind them."""
+
+    parts: Services
+    door: Door
+    port: int
+    admin_port: int
+
+    async def drain(self, limit_s: float) -> None:
+        """Take no new requests; wait until none is under way, at most `limit_s`."""
+        self.door.draining = True
+        log.info("draining", limit_s=limit_s)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self.door.empty.wait(), limit_s)
+
+
+async def serve(site: Site) -> None:
+    """Serve until a signal comes, then drain."""
+    stop = _stop_signal()
+    async with serving(site) as server:
+        await stop.wait()
+        await server.drain(site.appliance.api.drain_s)
+
+
+@asynccontextmanager
+async def serving(site: Site) -> AsyncIterator[Server]:
+    """Enter with both ports open. Leaving cancels what still runs: `drain` first."""
+    api = site.appliance.api
+    door = Door()
+    ring = KeyRing(site.appliance.keys, resolve)
+    async with services(site) as parts, AsyncExitStack() as stack:
+        admin = web.AppRunner(admin_app(_health(parts, door)), access_log=None)
+        # handler_cancellation: a client that leaves is not noticed without it (off by default).
+        runner = web.AppRunner(
+            _api(parts, ring, door),
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=1.0,
+        )
+        for one in (admin, runner):
+            await one.setup()
+            stack.push_async_callback(one.cleanup)
+        admin_port = await _listen(admin, api.admin_host, api.admin_port)
+        port = await _listen(runner, api.host, api.port)
+        if api.unix_socket is not None:
+            listener = stack.enter_context(listening(api.unix_socket))
+            await web.SockSite(runner, listener, backlog=BACKLOG).start()
+        log.info("listening", host=api.host, port=port, admin_port=admin_port)
+        yield Server(parts, door, port, admin_port)
+
+
+def _stop_signal() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(
+        signal.SIGHUP, lambda: log.warning("reload_not_supported", do="restart the process")
+    )
+    return stop
+
+
+def _api(parts: Services, ring: KeyRing, door: Door) -> web.Application:
+    appliance = parts.site.appliance
+    lattice = parts.site.policy.lattice
+    gate = BodyGate(appliance.api.max_body_bytes, appliance.api.max_in_flight_body_bytes)
+    chat = ChatHandler(
+        conduct=parts.conduct,
+        lattice=lattice,
+        gate=gate,
+        door=door,
+        hold_s=appliance.api.hold_s,
+        total_s=appliance.limits.total_s,
+    )
+    handlers = Handlers(
+        chat=chat,
+        explain=ExplainHandler(parts.intake, lattice, gate),
+        models=ModelsHandler(parts.pool, int(time.time())),
+        health=_health(parts, door),
+    )
+    return api_app(handlers, ring, parts.metrics, door, gate)
+
+
+def _health(parts: Services, door: Door) -> HealthHandler:
+    def status() -> Body:
+        body = parts.status()
+        if door.draining:
+            return {**body, "ready": False, "reasons": ["stopping", *body["reasons"]]}
+        return body
+
+    return HealthHandler(status, parts.metrics)
+
+
+async def _listen(runner: web.AppRunner, host: str, port: int) -> int:
+    """Listen; returns the port, chosen by the kernel when 0 was asked for."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        raise StartError(
+            f"{host}:{port} cannot be listened on ({error.strerror}): is another appliance "
+            "running? Change it under api: in appliance.yaml."
+        ) from None
+    await web.SockSite(runner, listener, backlog=BACKLOG).start()
+    return int(listener.getsockname()[1])

@@ -1,0 +1,67 @@
+"""`conductor egress`: the only process with a network and with vendor keys."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from conductor.cli.options import config_option
+
+if TYPE_CHECKING:
+    from conductor.config import Site
+
+
+@click.command()
+@config_option
+@click.option(
+    "--socket",
+    "socket_path",
+    type=click.Path(path_type=Path),
+    help="Unix socket to serve on.  [default: egress.sock in the run directory]",
+)
+def egress(config: Path, socket_path: Path | None) -> None:
+    """Call remote vendors for `serve`, on permit only. `conductor up` and systemd start it for you.
+
+    Refuses to start in mode local-only. Needs the 'egress' extra, the vendor keys that workers.yaml
+    points at, and permits/permit.pub in the state directory.
+    """
+    from conductor.config import load
+    from conductor.egress.client import SOCKET_NAME
+
+    site = load(config)
+    asyncio.run(_serve(site, socket_path or site.appliance.paths.run / SOCKET_NAME))
+
+
+async def _serve(site: Site, socket: Path) -> None:
+    from conductor.core import RemoteEndpoint
+    from conductor.egress.gate import PermitGate
+    from conductor.egress.permit import PUBLIC_NAME, load_public
+    from conductor.egress.providers import LiteLLMProvider
+    from conductor.egress.server import EgressService, new_epoch, serve_egress
+    from conductor.errors import StartError
+    from conductor.logs import configure
+    from conductor.secretrefs import resolve
+
+    appliance = site.appliance
+    if appliance.mode == "local-only":
+        raise StartError("mode is local-only: nothing may leave, so egress does not start")
+    remote = tuple(worker for worker in site.workers if worker.remote)
+    if not remote:
+        raise StartError("no worker in workers.yaml is remote, so there is nothing to send")
+    keys = {w.id: resolve(w.endpoint.key) for w in remote if isinstance(w.endpoint, RemoteEndpoint)}
+    log = appliance.log
+    configure(log.format, log.level, secrets=[key.reveal() for key in keys.values()])
+    gate = PermitGate(
+        load_public(appliance.paths.state / "permits" / PUBLIC_NAME),
+        new_epoch(),
+        remote,
+        site.policy.lattice,
+        max_ttl_s=appliance.egress.permit_ttl_s + 1.0,
+    )
+    async with LiteLLMProvider(remote, keys) as provider:
+        await provider.prove()
+        service = EgressService(gate, provider, max_body_bytes=2 * appliance.api.max_body_bytes)
+        await serve_egress(socket, service, drain_s=appliance.api.drain_s)

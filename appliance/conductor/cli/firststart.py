@@ -1,0 +1,63 @@
+"""What `conductor up` makes on a first start, and the lock that keeps two of them apart."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from conductor.config import Site
+from conductor.egress.permit import PRIVATE_NAME, generate
+from conductor.errors import StartError
+
+
+def prepare(site: Site) -> list[str]:
+    """Make missing directories, API key files and permit keys; returns what to tell the user."""
+    paths = site.appliance.paths
+    for directory in (paths.state, paths.run, paths.audit, paths.models):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    said = []
+    for key in site.appliance.keys:
+        if key.secret is None or key.secret.scheme != "file":
+            continue
+        path = Path(key.secret.name)
+        if _write_new(path, f"ck-{secrets.token_urlsafe(32)}\n"):
+            said.append(f"made an API key for '{key.id}' in {path}")
+    permits = paths.state / "permits"
+    if any(worker.remote for worker in site.workers) and not (permits / PRIVATE_NAME).exists():
+        generate(permits)
+        said.append(f"made the permit key pair in {permits}")
+    return said
+
+
+@contextmanager
+def lock_run(run: Path) -> Iterator[None]:
+    """Own the run directory; raises `StartError` when somebody else does."""
+    descriptor = os.open(run / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StartError(
+                f"an appliance is already running in {run}: stop it first, or use another paths.run"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write_new(path: Path, text: str) -> bool:
+    """Write a file that only its owner can read; False when it exists."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        return False
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    return True

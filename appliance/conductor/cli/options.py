@@ -1,0 +1,29 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+SHIPPED = Path("configs")
+
+
+def config_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--config DIR`: where appliance.yaml, workers.yaml and policy.yaml stand."""
+    return click.option(
+        "--config",
+        "config",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=SHIPPED,
+        show_default=True,
+        envvar="CONDUCTOR_CONFIG",
+        help="Directory with appliance.yaml, workers.yaml and policy.yaml.",
+    )(function)
+
+
+def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--json`: machine-readable output."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)

@@ -1,0 +1,32 @@
+"""`conductor planner`: the plan engine's own process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from conductor.cli.options import config_option
+
+
+@click.command()
+@config_option
+@click.option(
+    "--socket",
+    "socket_path",
+    type=click.Path(path_type=Path),
+    help="Unix socket to serve on.  [default: planner.sock in the run directory]",
+)
+def planner(config: Path, socket_path: Path | None) -> None:
+    """Run the plan engine on a Unix socket. `conductor up` and systemd start it for you."""
+    from conductor.config import load
+    from conductor.logs import configure
+    from conductor.planner.server import run_planner
+    from conductor.run.services import Sockets
+
+    site = load(config)
+    configure(site.appliance.log.format, site.appliance.log.level)
+    run_planner(
+        socket_path or Sockets.below(site.appliance.paths.run).planner,
+        site.appliance.planner.engine,
+    )

@@ -1,0 +1,49 @@
+"""`conductor serve`: API, policy and dispatch. Imports neither torch nor litellm, and cannot."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+
+import click
+
+from conductor.cli.options import config_option
+
+BARRED = frozenset({"litellm", "torch", "xllamacpp"})
+
+
+class Bar(MetaPathFinder):
+    """Makes packages unimportable in this process: what opens vendor sockets, or runs models."""
+
+    def __init__(self, names: frozenset[str]) -> None:
+        self._names = names
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname.partition(".")[0] in self._names:
+            raise ImportError(f"{fullname} may not be imported in conductor serve")
+        return None
+
+
+@click.command()
+@config_option
+def serve(config: Path) -> None:
+    """Serve the API in the foreground. The other processes are started apart: see `conductor up`.
+
+    Stops on SIGTERM or SIGINT after running requests have ended, within api.drain_s.
+    """
+    sys.meta_path.insert(0, Bar(BARRED))
+    import uvloop
+
+    from conductor.api.server import serve as run
+    from conductor.config import load
+    from conductor.logs import configure
+
+    site = load(config)
+    configure(site.appliance.log.format, site.appliance.log.level)
+    uvloop.run(run(site))

@@ -1,0 +1,300 @@
+"""One step's attempts: before each of them policy is asked again and a permit is minted.
+
+An attempt may not begin unless, in this order: the verdict on the step's own label allows the
+worker, its breaker lets the call through, the request's budget has room, a slot is free, and, for a
+remote worker, the decision and the permit are durably recorded. Fallback runs through the same
+gate, so a worker that may not see the data is never a fallback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from conductor.audit import AuditLog
+from conductor.core import Body, Call, Caller, Failure, Usage, Worker
+from conductor.errors import PolicyBlocked, WorkerError
+from conductor.labels import Label
+from conductor.metrics import Metrics
+from conductor.policy.decide import decide
+from conductor.policy.document import Policy
+from conductor.run.budget import BYTES_PER_TOKEN_HIGH, Allowance, Budget, estimate_tokens
+from conductor.run.failover import Move, final_error, next_move
+from conductor.run.permits import PermitDesk
+from conductor.run.stream import ChunkShaper, shape_plain
+from conductor.workers.pool import Pool
+
+OK, ABORTED, DENIED = "ok", "aborted", "denied"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One attempt, for accounting and audit. `outcome` is `ok`, a failure, `denied`, `aborted`."""
+
+    worker: str
+    outcome: str
+    usage: Usage
+    cost_usd: float
+    duration_ms: int
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What one step wants. `order` lists the workers to try, best first."""
+
+    request_id: str
+    decision_id: str
+    step: int
+    label: Label
+    order: tuple[Worker, ...]
+    body: Callable[[Worker, int], bytes]
+    """Exact bytes for a worker and a bound on its output tokens."""
+    prompt_bytes: int
+    wanted_tokens: int | None
+    stream: bool
+    answer_id: str
+    created: int
+    budget: Budget
+    durable: asyncio.Future[None]
+    """Resolves when the request's decision is on disk."""
+    tried: list[Tried] = field(default_factory=list)
+
+
+@dataclass
+class Begun:
+    """A step whose answer has begun: a whole plain body, or chunks of which content is here."""
+
+    worker: Worker
+    body: Body | None = None
+    chunks: AsyncIterator[Body] | None = None
+
+
+@dataclass
+class _Attempt:
+    """State of one attempt, so that leaving it in whatever way settles it exactly once."""
+
+    ask: Ask
+    worker: Worker
+    allowance: Allowance
+    started_s: float
+    outcome: str = ABORTED
+    usage: Callable[[], Usage] | None = None
+    sent: bool = False
+    settled: bool = False
+
+    def used(self) -> Usage:
+        if self.usage is not None:
+            return self.usage()
+        if self.sent and self.worker.remote:  # the vendor may bill what it got
+            return Usage(estimate_tokens(self.ask.prompt_bytes), 0, estimated=True)
+        return Usage()
+
+
+class Attempts:
+    """Opens attempts for steps. One instance serves all requests."""
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        pool: Pool,
+        caller: Caller,
+        desk: PermitDesk | None,
+        audit: AuditLog,
+        metrics: Metrics,
+    ) -> None:
+        self.policy = policy
+        self.pool = pool
+        self.caller = caller
+        self.desk = desk
+        self.audit = audit
+        self.metrics = metrics
+
+    @asynccontextmanager
+    async def begin(self, ask: Ask) -> AsyncIterator[Begun]:
+        """Enter with an answer that has begun, from the first worker in `ask.order` that gives one.
+
+        Leaving the context aborts what still runs and settles the budget. Raises `ApiError` when no
+        permitted worker answered; a failure after content began comes out of `Begun.chunks`.
+        """
+        order = self._permitted(ask)
+        errors: list[WorkerError] = []
+        place, tries = 0, 0
+        while True:
+            worker = order[place]
+            tries += 1
+            async with AsyncExitStack() as stack:
+                try:
+                    begun = await self._enter(stack, ask, worker)
+                except WorkerError as error:
+                    errors.append(error)
+                else:
+                    yield begun
+                    return
+            move = next_move(errors[-1].failure, tries, others_left=place + 1 < len(order))
+            if move is Move.STOP:
+                raise self._final(order, errors) from errors[-1]
+            if move is Move.NEXT:
+                place, tries = place + 1, 0
+
+    def _permitted(self, ask: Ask) -> list[Worker]:
+        """The candidates that policy allows for this step's label; raises when there is none."""
+        verdicts = [(worker, decide(self.policy, ask.label, worker)) for worker in ask.order]
+        for worker, verdict in verdicts:
+            if not verdict.allow:
+                ask.tried.append(Tried(worker.id, DENIED, Usage(), 0.0, 0))
+                self.metrics.blocked(verdict.rule)
+        allowed = [worker for worker, verdict in verdicts if verdict.allow]
+        if not allowed:
+            rule = verdicts[0][1].rule if verdicts else "baseline"
+            raise PolicyBlocked(
+                f"No model is permitted to see what step {ask.step + 1} would show it "
+                f"(rule {rule}). Ask an administrator, or remove the sensitive data."
+            )
+        return allowed
+
+    async def _enter(self, stack: AsyncExitStack, ask: Ask, worker: Worker) -> Begun:
+        verdict = decide(self.policy, ask.label, worker)
+        if not verdict.allow:  # cannot happen after _permitted, and must not be assumed
+            raise WorkerError(Failure.PERMIT, "denied")
+        if not self.pool.routable(worker):
+            ask.tried.append(Tried(worker.id, Failure.OPEN, Usage(), 0.0, 0))
+            raise WorkerError(Failure.OPEN, retry_after_s=self.pool.reopen_in_s(worker))
+        allowance = ask.budget.open(worker, ask.prompt_bytes, ask.wanted_tokens)
+        attempt = _Attempt(ask, worker, allowance, time.monotonic())
+        stack.callback(self._settle, attempt)
+        try:
+            return await self._send(stack, attempt)
+        except WorkerError as error:
+            attempt.outcome = error.failure
+            self.pool.report(worker, error)
+            if error.failure is Failure.PERMIT and self.desk is not None:
+                self.desk.forget_epoch()
+            raise
+
+    async def _send(self, stack: AsyncExitStack, attempt: _Attempt) -> Begun:
+        ask, worker = attempt.ask, attempt.worker
+        _check_window(ask, worker)
+        body = ask.body(worker, attempt.allowance.output_tokens)
+        await stack.enter_async_context(self.pool.slot(worker))
+        permit = await self._permit(ask, worker, body) if worker.remote else None
+        call = Call(ask.request_id, body, ask.stream, permit, ask.budget.seconds_left())
+        attempt.sent = True
+        reply = await stack.enter_async_context(self.caller.call(worker, call))
+        if not ask.stream:
+            plain, usage = shape_plain(
+                await reply.json(), id=ask.answer_id, created=ask.created, model=worker.id
+            )
+            attempt.usage = lambda: usage
+            self._succeeded(attempt)
+            return Begun(worker, body=plain)
+        shaper = ChunkShaper(
+            id=ask.answer_id, created=ask.created, model=worker.id, include_usage=True
+        )
+        chunks = self._chunks(attempt, shaper, reply.events())
+        head = await _until_content(chunks)
+        attempt.usage = lambda: shaper.usage
+        return Begun(worker, chunks=_chain(head, chunks))
+
+    async def _permit(self, ask: Ask, worker: Worker, body: bytes) -> str:
+        """Mint a permit once the decision, and the intent to send, are both on disk."""
+        if self.desk is None:
+            raise WorkerError(Failure.EGRESS_DOWN, "local-only")
+        permit_id, token = await self.desk.mint(worker, body, ask.label, ask.decision_id)
+        await asyncio.gather(
+            asyncio.shield(ask.durable),
+            self.audit.append(
+                "egress",
+                request=ask.request_id,
+                decision=ask.decision_id,
+                step=ask.step,
+                permit=permit_id,
+                worker=worker.id,
+                destination=worker.destination.id,
+                label=self.policy.lattice.show(ask.label),
+                policy_revision=self.policy.revision,
+                bytes_out=len(body),
+            ),
+        )
+        return token
+
+    async def _chunks(
+        self, attempt: _Attempt, shaper: ChunkShaper, events: AsyncIterator[Body]
+    ) -> AsyncIterator[Body]:
+        try:
+            async for event in events:
+                for chunk in shaper.feed(event):
+                    yield chunk
+            closing = shaper.finish()
+        except WorkerError as error:
+            attempt.outcome = error.failure
+            if attempt.usage is not None:  # earlier failures are reported by _enter
+                self.pool.report(attempt.worker, error)
+            raise
+        self._succeeded(attempt)
+        for chunk in closing:
+            yield chunk
+
+    def _succeeded(self, attempt: _Attempt) -> None:
+        attempt.outcome = OK
+        self.pool.report(attempt.worker, None)
+        self._settle(attempt)
+
+    def _settle(self, attempt: _Attempt) -> None:
+        """Book what the attempt used: once, at its success or when it is left."""
+        if attempt.settled:
+            return
+        attempt.settled = True
+        usage = attempt.used()
+        worker = attempt.worker
+        cost = attempt.ask.budget.settle(attempt.allowance, worker.price, usage)
+        seconds = time.monotonic() - attempt.started_s
+        attempt.ask.tried.append(
+            Tried(worker.id, attempt.outcome, usage, cost, round(seconds * 1000))
+        )
+        self.metrics.attempt(worker.id, attempt.outcome, seconds)
+        self.metrics.spent(worker.id, usage, cost)
+
+    def _final(self, order: list[Worker], errors: list[WorkerError]) -> Exception:
+        waits = [error.retry_after_s for error in errors if error.retry_after_s is not None]
+        waits += [self.pool.reopen_in_s(worker) for worker in order]
+        return final_error(
+            errors,
+            only_local=not any(worker.remote for worker in order),
+            retry_after_s=max(1.0, min((w for w in waits if w > 0), default=1.0)),
+        )
+
+
+def _check_window(ask: Ask, worker: Worker) -> None:
+    """Refuse what cannot fit, before its tokeniser is kept busy with it."""
+    window = worker.limits.context_tokens
+    if ask.prompt_bytes > window * BYTES_PER_TOKEN_HIGH:
+        tokens = estimate_tokens(ask.prompt_bytes)
+        raise WorkerError(Failure.CONTEXT_LENGTH, "estimated", window=(window, tokens))
+
+
+async def _until_content(chunks: AsyncIterator[Body]) -> list[Body]:
+    """Read chunks up to and including the first that carries content or ends a choice."""
+    head: list[Body] = []
+    async for chunk in chunks:
+        head.append(chunk)
+        if any(_has_content(choice) for choice in chunk["choices"]):
+            return head
+    return head
+
+
+def _has_content(choice: Body) -> bool:
+    delta = choice["delta"]
+    return choice["finish_reason"] is not None or any(
+        value for key, value in delta.items() if key != "role"
+    )
+
+
+async def _chain(head: list[Body], rest: AsyncIterator[Body]) -> AsyncIterator[Body]:
+    for chunk in head:
+        yield chunk
+    async for chunk in rest:
+        yield chunk

@@ -1,0 +1,135 @@
+"""The hard limits of one request: calls, tokens, money and wall time.
+
+Every attempt asks here first and settles afterwards, so that no plan, retry or fallback can spend
+more than the site allows. One budget belongs to one request on one event loop: side-by-side steps
+share it, and between a check and its reservation nothing awaits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from conductor.core import Price, Usage, Worker
+from conductor.errors import BudgetExhausted, UpstreamTimeout
+
+BYTES_PER_TOKEN_LOW = 2
+"""Fewest bytes a prompt token stands for, near enough, in text that people write; used to
+overestimate what a prompt will cost. Real ratios are 3 to 5 for English."""
+
+BYTES_PER_TOKEN_HIGH = 32
+"""More bytes than a token stands for on average in any text: runs of spaces reach about 20."""
+
+
+def estimate_tokens(text_bytes: int) -> int:
+    """Tokens that so many bytes of text usually make. No tokeniser runs on the event loop."""
+    return text_bytes // 4 + 1
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may use at most."""
+
+    max_calls: int
+    max_tokens: int
+    max_cost_usd: float
+    total_s: float
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """Room granted to one attempt, held until `Budget.settle` gives the rest back."""
+
+    output_tokens: int
+    tokens: int
+    cost_usd: float
+
+
+@dataclass
+class Budget:
+    """Counts down the limits of one request; `clock` gives seconds on a monotonic clock."""
+
+    limits: Limits
+    clock: Callable[[], float]
+    calls: int = 0
+    spent: Usage = field(default_factory=Usage)
+    cost_usd: float = 0.0
+    _held_tokens: int = 0
+    busy_s: float = 0.0
+    """Wall time during which at least one worker was at work, for telling our own share apart."""
+    _held_usd: float = 0.0
+    _active: int = 0
+    _busy_since_s: float = 0.0
+    _start_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._start_s = self.clock()
+
+    def seconds_left(self) -> float:
+        """Time left for the whole request; raises `UpstreamTimeout` when there is none."""
+        left = self._start_s + self.limits.total_s - self.clock()
+        if left <= 0:
+            raise UpstreamTimeout(
+                f"The request used up its {self.limits.total_s:g} s. Ask for less in one request, "
+                "or have the operator raise limits.total_s."
+            )
+        return left
+
+    def open(self, worker: Worker, prompt_bytes: int, wanted: int | None) -> Allowance:
+        """Reserve one call to `worker`.
+
+        `wanted` is the client's own bound on output tokens. The allowance caps it by what the
+        worker may write and by the tokens and the money that are left. Raises `BudgetExhausted`
+        when a limit leaves no room for a single token.
+        """
+        if self.calls >= self.limits.max_calls:
+            raise _exhausted("calls", self.limits.max_calls)
+        prompt = estimate_tokens(prompt_bytes)
+        dear = math.ceil(prompt_bytes / BYTES_PER_TOKEN_LOW)
+        by_tokens = self.limits.max_tokens - self._tokens_used() - prompt
+        room = min(worker.limits.max_output_tokens, by_tokens, self._affordable(worker, dear))
+        if wanted is not None:
+            room = min(room, wanted)
+        if room < 1:
+            raise _exhausted("tokens or money", self.limits.max_tokens)
+        self.calls += 1
+        if not self._active:
+            self._busy_since_s = self.clock()
+        self._active += 1
+        granted = Allowance(room, prompt + room, worker.price.cost_usd(Usage(dear, room)))
+        self._held_tokens += granted.tokens
+        self._held_usd += granted.cost_usd
+        return granted
+
+    def settle(self, granted: Allowance, price: Price, usage: Usage) -> float:
+        """Replace a reservation by what was used; returns its cost in USD."""
+        self._held_tokens -= granted.tokens
+        self._held_usd -= granted.cost_usd
+        self._active -= 1
+        if not self._active:
+            self.busy_s += self.clock() - self._busy_since_s
+        cost = price.cost_usd(usage)
+        self.spent = self.spent + usage
+        self.cost_usd += cost
+        return cost
+
+    def _tokens_used(self) -> int:
+        return self.spent.prompt_tokens + self.spent.completion_tokens + self._held_tokens
+
+    def _affordable(self, worker: Worker, prompt_tokens: int) -> int:
+        price = worker.price
+        left = self.limits.max_cost_usd - self.cost_usd - self._held_usd
+        left -= prompt_tokens * price.input_usd_per_mtok / 1e6
+        if left < 0 and (price.input_usd_per_mtok or price.output_usd_per_mtok):
+            return 0
+        if not price.output_usd_per_mtok:
+            return worker.limits.max_output_tokens
+        return int(left * 1e6 / price.output_usd_per_mtok)
+
+
+def _exhausted(what: str, limit: int) -> BudgetExhausted:
+    return BudgetExhausted(
+        f"This request reached its limit on {what} ({limit}). Ask for less in one request, or have "
+        "the operator raise it under limits: in appliance.yaml."
+    )

@@ -1,0 +1,229 @@
+"""One request from label to outcome, apart from HTTP: judge, plan, record, reserve, run, settle.
+
+The order is the guarantee. The decision record is posted before anything runs; remote calls and the
+first byte of the answer wait until it is on disk; the outcome record follows in every case: an
+answer, a refusal, an error, or a client that left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from conductor.audit import AuditLog
+from conductor.chat.request import ChatRequest
+from conductor.config import Key
+from conductor.errors import ApiError, AuditError, AuditUnavailable
+from conductor.labels import Lattice
+from conductor.ledger import Ledger, to_musd
+from conductor.metrics import Metrics
+from conductor.plan.language import Plan
+from conductor.policy.document import Policy
+from conductor.run.budget import Budget, Limits
+from conductor.run.executor import Answer, Executor, Job, Run
+from conductor.run.intake import Drafted, Intake, Judged
+
+
+@dataclass
+class Conducted:
+    """A request under way: what has been decided so far and, at the end, the answer."""
+
+    request_id: str
+    decision_id: str = field(default_factory=lambda: secrets.token_hex(12))
+    judged: Judged | None = None
+    drafted: Drafted | None = None
+    run: Run | None = None
+
+
+class Conduct:
+    """Conducts requests. One instance serves all of them."""
+
+    def __init__(
+        self,
+        *,
+        policy: Policy,
+        intake: Intake,
+        executor: Executor,
+        audit: AuditLog,
+        ledger: Ledger,
+        metrics: Metrics,
+        limits: Limits,
+    ) -> None:
+        self._policy = policy
+        self._intake = intake
+        self._executor = executor
+        self._audit = audit
+        self._ledger = ledger
+        self._metrics = metrics
+        self._limits = limits
+
+    @asynccontextmanager
+    async def answer(
+        self, state: Conducted, request: ChatRequest, raw: bytes, key: Key, declared: str | None
+    ) -> AsyncIterator[Answer]:
+        """Enter with the begun answer. Raises `ApiError`; fills `state` as decisions are made."""
+        started_s = time.monotonic()
+        outcome = "failed"
+        try:
+            async with self._answer(state, request, raw, key, declared) as answer:
+                yield answer
+            outcome = "completed"
+        except asyncio.CancelledError:
+            outcome = "aborted"
+            raise
+        except AuditError:
+            raise AuditUnavailable(
+                "The appliance cannot record its decision and so refuses the request. The operator "
+                "must look at the audit log.",
+                retry_after_s=5,
+            ) from None
+        except ApiError as error:
+            outcome = "denied" if error.status in (401, 403) else "failed"
+            raise
+        finally:
+            self._record_outcome(state, outcome, key, started_s)
+
+    @asynccontextmanager
+    async def _answer(
+        self, state: Conducted, request: ChatRequest, raw: bytes, key: Key, declared: str | None
+    ) -> AsyncIterator[Answer]:
+        began_s = time.monotonic()
+        judged = state.judged = await self._intake.judge(request, raw, key, declared)
+        self._metrics.scanned(time.monotonic() - began_s, judged.scan.unscanned)
+        self._metrics.labelled(self._policy.lattice.levels[judged.label.level])
+        budget = Budget(self._limits, time.monotonic)
+        try:
+            drafted = state.drafted = await self._intake.draft(request, judged, state.request_id)
+        except ApiError:
+            if judged.denial is not None:
+                self._metrics.blocked(judged.denial.rule)
+            await self._decide(state, key, request.model, 0)
+            raise
+        planned = drafted.planned
+        self._metrics.planned(planned.engine, planned.where, planned.why or "")
+        paid = any(w.price.input_usd_per_mtok or w.price.output_usd_per_mtok
+                   for w in drafted.candidates)  # fmt: skip
+        with self._ledger.reserve(key.id, self._limits.max_cost_usd if paid else 0.0) as held:
+            durable = self._decide(state, key, request.model, held.musd)
+            state.run = Run(self._job(state, request, judged, drafted, budget, durable))
+            try:
+                async with self._executor.answer(state.run) as answer:
+                    yield answer
+            finally:
+                held.settle(budget.cost_usd)
+
+    def _job(
+        self,
+        state: Conducted,
+        request: ChatRequest,
+        judged: Judged,
+        drafted: Drafted,
+        budget: Budget,
+        durable: asyncio.Future[None],
+    ) -> Job:
+        return Job(
+            request=request,
+            request_id=state.request_id,
+            decision_id=state.decision_id,
+            answer_id=f"chatcmpl-{state.decision_id}",
+            created=int(time.time()),
+            label=judged.label,
+            candidates=drafted.candidates,
+            planned=drafted.planned,
+            budget=budget,
+            durable=durable,
+        )
+
+    def _decide(
+        self, state: Conducted, key: Key, model: str, reserved_musd: int
+    ) -> asyncio.Future[None]:
+        """Post the decision record; the future resolves when it is on disk."""
+        judged, drafted = state.judged, state.drafted
+        if judged is None:
+            raise AuditError("nothing was judged")
+        posted = self._audit.post(
+            "decision",
+            request=state.request_id,
+            decision=state.decision_id,
+            key=key.id,
+            model=model,
+            label=self._policy.lattice.show(judged.label),
+            detectors=[{"id": f.detector, "count": f.count, "view": f.view}
+                       for f in judged.scan.findings],
+            unscanned=list(judged.scan.unscanned),
+            verdicts={worker: [v.allow, v.rule] for worker, v in judged.verdicts.items()},
+            policy_revision=self._policy.revision,
+            policy_sha256=self._policy.sha256,
+            plan=plan_shape(drafted) if drafted else None,
+            engine=drafted.planned.engine if drafted else None,
+            engine_where=drafted.planned.where if drafted else None,
+            reserved_musd=reserved_musd,
+        )  # fmt: skip
+        posted.add_done_callback(_looked_at)
+        return posted
+
+    def _record_outcome(self, state: Conducted, outcome: str, key: Key, started_s: float) -> None:
+        if state.judged is None:  # no decision was made, so there is none to close
+            return
+        posted = self._audit.post(
+            "outcome",
+            request=state.request_id,
+            decision=state.decision_id,
+            key=key.id,
+            outcome=outcome,
+            worker=state.run.answered_by if state.run else "",
+            steps=step_facts(state.run, self._policy.lattice) if state.run else [],
+            cost_musd=to_musd(state.run.cost_usd) if state.run else 0,
+            duration_ms=round((time.monotonic() - started_s) * 1000),
+        )
+        posted.add_done_callback(_looked_at)
+
+
+def plan_shape(drafted: Drafted) -> list[dict[str, str]]:
+    """A plan for the record: workers and access lists, without a word of its instructions."""
+    return [
+        {"worker": worker_name(drafted, step.worker), "access": str(step.access)}
+        for step in drafted.planned.plan.steps
+    ]
+
+
+def plan_text(drafted: Drafted) -> str:
+    """A plan for people: like its text, with worker ids in place of ordinals."""
+    plan: Plan = drafted.planned.plan
+    return "\n".join(
+        f"{worker_name(drafted, step.worker)} {step.access} {step.subtask or '-'}"
+        for step in plan.steps
+    )
+
+
+def worker_name(drafted: Drafted, worker: int | str) -> str:
+    """The id behind an ordinal; a built-in's own name."""
+    return drafted.candidates[worker].id if isinstance(worker, int) else str(worker)
+
+
+def step_facts(run: Run, lattice: Lattice) -> list[dict[str, Any]]:
+    """Per-step accounting for trace and audit: integers and names only."""
+    return [
+        {
+            "step": record.step,
+            "worker": record.worker,
+            "label": lattice.show(record.label),
+            "attempts": [{"worker": t.worker, "outcome": str(t.outcome), "ms": t.duration_ms}
+                         for t in record.tried],
+            "prompt_tokens": record.usage.prompt_tokens,
+            "completion_tokens": record.usage.completion_tokens,
+            "cost_musd": to_musd(sum(t.cost_usd for t in record.tried)),
+        }
+        for record in sorted(run.records.values(), key=lambda r: r.step)
+    ]  # fmt: skip
+
+
+def _looked_at(posted: asyncio.Future[None]) -> None:
+    """A record's failure is shown by the log's health; whoever must not go on awaits it."""
+    if not posted.cancelled():
+        posted.exception()

@@ -1,0 +1,52 @@
+"""What a step's worker is shown: pure functions from plan and results to chat messages.
+
+A step that sees the question and nothing else, with no instruction of its own, gets the client's
+messages unchanged: a one-step plan is a pass-through. Every other step gets one further user
+message that holds the earlier answers it may see, and then its instruction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from conductor.core import Body
+
+DEFAULT_INSTRUCTION = "Answer the request above."
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An earlier step's answer as a later step sees it. `step` counts from 0."""
+
+    step: int
+    subtask: str
+    answer: str
+
+
+def step_messages(
+    messages: Sequence[Body], *, question: bool, shown: Sequence[Shown], subtask: str
+) -> list[Body]:
+    """The messages of one step; `question` tells whether it sees the client's conversation."""
+    base = list(messages) if question else []
+    if question and not shown and not subtask:
+        return base
+    return [*base, {"role": "user", "content": _brief(shown, subtask)}]
+
+
+def _brief(shown: Sequence[Shown], subtask: str) -> str:
+    parts = [_result(item) for item in shown]
+    parts.append(subtask or DEFAULT_INSTRUCTION)
+    return "\n\n".join(parts)
+
+
+def _result(item: Shown) -> str:
+    task = f" (its task: {item.subtask})" if item.subtask else ""
+    return f"Result of step {item.step + 1}{task}:\n{item.answer}"
+
+
+def answer_text(body: Body) -> str:
+    """The text of the first choice; empty when there is none (a bare tool call)."""
+    choices = body.get("choices") or [{}]
+    content = (choices[0].get("message") or {}).get("content")
+    return content if isinstance(content, str) else ""

@@ -1,0 +1,219 @@
+"""What `conductor serve` is made of, started in order and stopped in reverse.
+
+Nothing listens yet when this is entered: the port opens (`api/server.py`) only after the audit log,
+the scanner and the clients stand.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from conductor import __version__
+from conductor.audit import AuditLog
+from conductor.auditfile import read_since
+from conductor.config import Appliance, Site
+from conductor.core import Body, Caller
+from conductor.detect.scan import REASONS, Scanner
+from conductor.egress.client import EgressLink
+from conductor.egress.permit import PRIVATE_NAME, load_private
+from conductor.ledger import Ledger
+from conductor.metrics import Metrics
+from conductor.planner.client import PlannerClient
+from conductor.planner.default import DefaultEngine
+from conductor.planner.engine import Detour
+from conductor.policy.decide import rule_ids
+from conductor.run.attempts import Attempts
+from conductor.run.budget import Limits
+from conductor.run.conduct import Conduct
+from conductor.run.executor import Executor
+from conductor.run.intake import DIRECT, Intake
+from conductor.run.permits import PermitDesk
+from conductor.selection import CONDUCTOR_MODELS
+from conductor.workers.http import HttpCaller
+from conductor.workers.pool import Pool
+
+
+@dataclass(frozen=True)
+class Sockets:
+    """Where the processes of one appliance meet: all below its run directory."""
+
+    planner: Path
+    egress: Path
+
+    @classmethod
+    def below(cls, run: Path) -> Sockets:
+        return cls(planner=run / "planner.sock", egress=run / "egress.sock")
+
+
+@dataclass(frozen=True)
+class Services:
+    """The running parts of `serve`."""
+
+    site: Site
+    metrics: Metrics
+    audit: AuditLog
+    scanner: Scanner
+    pool: Pool
+    planner: PlannerClient
+    egress: EgressLink | None
+    intake: Intake
+    conduct: Conduct
+
+    def status(self) -> Body:
+        """Routability of every worker, and whether a request would be served."""
+        workers = self.pool.status()
+        reasons = []
+        if not self.audit.healthy:
+            reasons.append("audit log cannot be written")
+        if not any(worker["routable"] for worker in workers):
+            reasons.append("no worker can be reached")
+        if not self.scanner.ready:
+            reasons.append("the scanner is not ready")
+        return {
+            "ready": not reasons,
+            "reasons": reasons,
+            "mode": self.site.appliance.mode,
+            "policy": {
+                "revision": self.site.policy.revision,
+                "sha256": self.site.policy.sha256,
+            },
+            "planner": self.planner.state,
+            "workers": workers,
+        }
+
+
+@asynccontextmanager
+async def services(site: Site) -> AsyncIterator[Services]:
+    """Start everything that `serve` needs; raises `ConductorError` when a part cannot start."""
+    appliance = site.appliance
+    sockets = Sockets.below(appliance.paths.run)
+    async with AsyncExitStack() as stack:
+        audit = AuditLog.open(
+            appliance.paths.audit,
+            max_batch=appliance.audit.max_batch,
+            start={
+                "mode": appliance.mode,
+                "build": __version__,
+                "policy_revision": site.policy.revision,
+                "files": dict(site.sha256),
+            },
+        )
+        stack.push_async_callback(audit.close)
+        metrics = _metrics(site)
+        ledger = Ledger({key.id: key.budget_usd_per_day for key in appliance.keys})
+        ledger.restore(read_since(appliance.paths.audit, ledger.today))
+        scanner = Scanner(
+            inline_bytes=appliance.scan.inline_bytes,
+            processes=appliance.scan.processes,
+            timeout_s=appliance.scan.timeout_s,
+            max_text_bytes=appliance.scan.max_text_bytes,
+        )
+        await scanner.start()
+        stack.push_async_callback(scanner.close)
+        remote = any(worker.remote for worker in site.workers)
+        caller = HttpCaller(sockets.egress if remote else None)
+        await caller.start()
+        stack.push_async_callback(caller.close)
+        planner = PlannerClient(sockets.planner, appliance.planner.timeout_s, DefaultEngine())
+        await planner.start()
+        stack.push_async_callback(planner.close)
+        link = EgressLink(sockets.egress) if remote else None
+        pool = Pool(site.workers, time.monotonic)
+        _watch(metrics, pool, audit)
+        parts = _Parts(site, metrics, audit, ledger, scanner, pool, caller, planner, link)
+        yield parts.assemble()
+
+
+@dataclass(frozen=True)
+class _Parts:
+    site: Site
+    metrics: Metrics
+    audit: AuditLog
+    ledger: Ledger
+    scanner: Scanner
+    pool: Pool
+    caller: Caller
+    planner: PlannerClient
+    link: EgressLink | None
+
+    def assemble(self) -> Services:
+        policy, appliance = self.site.policy, self.site.appliance
+        attempts = Attempts(
+            policy=policy,
+            pool=self.pool,
+            caller=self.caller,
+            desk=self._desk(appliance),
+            audit=self.audit,
+            metrics=self.metrics,
+        )
+        intake = Intake(
+            policy=policy,
+            pool=self.pool,
+            scanner=self.scanner,
+            planner=self.planner,
+            max_steps=appliance.limits.max_steps,
+        )
+        conduct = Conduct(
+            policy=policy,
+            intake=intake,
+            executor=Executor(attempts, self.scanner, policy),
+            audit=self.audit,
+            ledger=self.ledger,
+            metrics=self.metrics,
+            limits=Limits(
+                max_calls=appliance.limits.max_calls,
+                max_tokens=appliance.limits.max_tokens,
+                max_cost_usd=appliance.limits.max_cost_usd,
+                total_s=appliance.limits.total_s,
+            ),
+        )
+        return Services(
+            self.site,
+            self.metrics,
+            self.audit,
+            self.scanner,
+            self.pool,
+            self.planner,
+            self.link,
+            intake,
+            conduct,
+        )
+
+    def _desk(self, appliance: Appliance) -> PermitDesk | None:
+        if self.link is None:
+            return None
+        key = load_private(appliance.paths.state / "permits" / PRIVATE_NAME)
+        return PermitDesk(key, self.link, self.site.policy, appliance.egress.permit_ttl_s)
+
+
+def _metrics(site: Site) -> Metrics:
+    workers = [worker.id for worker in site.workers]
+    return Metrics(
+        workers,
+        [*CONDUCTOR_MODELS, *workers],
+        {DefaultEngine().name, DIRECT, site.appliance.planner.engine},
+        site.policy.lattice.levels,
+        rules=rule_ids(site.policy),
+        reasons=list(Detour),
+        unscanned=REASONS,
+    )
+
+
+def _watch(metrics: Metrics, pool: Pool, audit: AuditLog) -> None:
+    """Have the gauges read at each scrape."""
+
+    def gauges() -> None:
+        for worker in pool.status():
+            metrics.worker_state(
+                worker["id"],
+                open=not worker["routable"],
+                in_flight=worker["in_flight"],
+                queued=worker["queued"],
+            )
+        metrics.audit_state(healthy=audit.healthy, commits=audit.commits)
+
+    metrics.before_render(gauges)
