@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,11 +27,13 @@ def egress(config: Path, socket_path: Path | None) -> None:
     Refuses to start in mode local-only. Needs the 'egress' extra, the vendor keys that workers.yaml
     points at, and permits/permit.pub in the state directory.
     """
+    import uvloop
+
     from conductor.config import load
     from conductor.egress.client import SOCKET_NAME
 
     site = load(config)
-    asyncio.run(_serve(site, socket_path or site.appliance.paths.run / SOCKET_NAME))
+    uvloop.run(_serve(site, socket_path or site.appliance.paths.run / SOCKET_NAME))
 
 
 async def _serve(site: Site, socket: Path) -> None:

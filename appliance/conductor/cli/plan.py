@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def plan(
     Runs by itself from the configuration; no process needs to be up and nothing is called. The
     planner process is asked when it runs, else the default engine plans. '-' reads standard input.
     """
-    text = click.get_text_stream("stdin").read() if question == "-" else question
+    text = sys.stdin.read() if question == "-" else question
     body = asyncio.run(_explain(text, config, model, key_id, label))
     if as_json:
         click.echo(orjson.dumps(body, option=orjson.OPT_INDENT_2))
