@@ -1,8 +1,9 @@
 """Recorded outcomes: what real models answered to real prompts, and what it cost.
 
 A folder holds `prompts.jsonl.gz` (`id`, `task`, `question`) and `outcomes.csv.gz` with the columns
-`prompt_id, model` and either `correct` (0 or 1) or `score` (0 to 1); `answer` and `output_tokens` are
-optional. `workers.csv`, in the folder or its parent, gives prices in USD per million tokens.
+`prompt_id`, `model` and either `correct` (0 or 1) or `score` (0 to 1); `answer` and
+`output_tokens` are optional. `workers.csv`, in the folder or its parent, gives prices in USD per
+million tokens.
 
 Left out so far: sampling pools and playing plans against the records.
 """
@@ -36,7 +37,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """A folder, loaded. `tasks` maps prompt id to task; prices are USD per million output tokens."""
+    """A folder, loaded. `tasks` maps prompt to task; prices in USD per million output tokens."""
 
     tasks: Mapping[str, str]
     outcomes: tuple[Outcome, ...]

@@ -1,1 +1,1 @@
-"""Ops and runners for the GPU. Empty so far: the package holds its place in the import contracts."""
+"""Ops and runners for the GPU. Empty so far: it holds its place in the import contracts."""
