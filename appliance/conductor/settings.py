@@ -98,7 +98,7 @@ class ScanConfig:
     What takes longer than `timeout_s`, or holds more text than `max_text_bytes`, is `unscanned`.
     """
 
-    inline_bytes: int = 32 * 1024
+    inline_bytes: int = 16 * 1024
     processes: int = 1
     timeout_s: float = 10.0
     max_text_bytes: int = 32 * 1024 * 1024

@@ -61,14 +61,15 @@ async def _explain(
     key = keys[key_id] if key_id else appliance.keys[0]
     scan = appliance.scan
     scanner = Scanner(
-        inline_bytes=scan.max_text_bytes,
-        processes=0,
+        inline_bytes=scan.inline_bytes,
+        processes=1,
         timeout_s=scan.timeout_s,
         max_text_bytes=scan.max_text_bytes,
     )
     planner = PlannerClient(
         Sockets.below(appliance.paths.run).planner, appliance.planner.timeout_s, DefaultEngine()
     )
+    await scanner.start()
     await planner.start()
     try:
         intake = Intake(
@@ -84,6 +85,7 @@ async def _explain(
         return await explain(intake, site.policy.lattice, chat, raw, key, label, "plan")
     finally:
         await planner.close()
+        await scanner.close()
 
 
 def _show(body: Body) -> None:

@@ -1,0 +1,112 @@
+"""Canonical views: what a text says once its disguises are taken off.
+
+`fold` undoes what looks the same to a reader (full width, zero width, look-alike letters); the
+squeezes undo what merely spreads a token out (line breaks, spaces, dashes). Only shadow copies are
+changed, never what is sent on. Left out: the Unicode confusables skeleton, because it folds I, l
+and 1 into one and so hides keys instead of finding them.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+BREAK = "\x1e"
+"""Stands between unrelated texts of one document. Rules never match across it."""
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_CONTROLS = bytes(code for code in (*range(32), 127) if chr(code) not in "\t\n\r" + BREAK)
+
+# Letters of other scripts that are drawn like a Latin one, case preserved.
+_ALIKE = dict(
+    zip(
+        "АВЕЅІЈКМНОРСТУХԌԚԜѴҮаеѕіјкорсухһԁԛԝѵүв"  # Cyrillic
+        "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαικνορυχϲϳω"  # Greek
+        "ՍՕԼօոսհցԱ"  # Armenian
+        "ᎪᏴᏟᎬᏀᎻᎫᏦᏞᎷᏢᏚᎢᏙᎳᏃ"  # Cherokee
+        "ıɡɑʟɪ"
+        "‐‑‒–—―−﹘⁃֊᠆・·。．⁄∕∶꞉",
+        "ABESIJKMHOPCTYXGQWVYaesijkopcyxhdqwvyb"
+        "ABEZHIKMNOPTYXaiknopuxcjw"
+        "UOLonuhgU"
+        "ABCEGHJKLMPSTVWZ"
+        "igali"
+        "-----------....//::",
+        strict=True,
+    )
+)
+
+
+_LONGEST = 4
+"""Ligatures of whole words (U+FDFA is 18 characters) stay: a text could grow elevenfold."""
+
+
+_REMEMBERED = 50_000
+"""Characters whose folding is kept: more than any language has, less than Unicode."""
+
+
+class _Folding(dict[int, str]):
+    """Code point to its folded form, worked out once for each that occurs."""
+
+    def __missing__(self, code: int) -> str:
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        folded = self[code] = _fold_character(chr(code))
+        return folded
+
+
+_FOLDING = _Folding()
+
+
+def _fold_character(character: str) -> str:
+    """What one character stands for: possibly nothing, possibly several characters."""
+    code = ord(character)
+    if 0xE0020 <= code <= 0xE007E:  # tag characters mirror ASCII, unseen
+        return chr(code - 0xE0000)
+    if code in (0x2028, 0x2029, 0x85):
+        return "\n"
+    if code in (0x115F, 0x1160, 0x3164, 0xFFA0, 0x2800, 0x180E):  # blank letters
+        return ""
+    parts = unicodedata.normalize("NFKD", character)
+    if len(parts) > _LONGEST:
+        return character
+    return "".join(map(_fold_part, parts))
+
+
+def _fold_part(character: str) -> str:
+    """One character of a compatibility decomposition (Unicode Standard Annex 15)."""
+    category = unicodedata.category(character)
+    if category in ("Mn", "Me", "Cf", "Cc", "Cs"):
+        return "" if category != "Cc" or character > "\x7f" else character
+    if category == "Zs":
+        return " "
+    if category == "Nd":
+        return str(unicodedata.decimal(character))
+    return _ALIKE.get(character, character)
+
+
+def fold(text: bytes) -> bytes:
+    """UTF-8 text in plain characters where it has any; quick when all are plain already.
+
+    Tag characters, full width, ligatures, accents, invisible characters, control characters,
+    foreign digits and look-alike letters are folded; letters of other scripts stay.
+    """
+    if not text.isascii():
+        decoded = text.decode("utf-8", "ignore")
+        folded = _NOT_ASCII.sub(lambda run: run.group().translate(_FOLDING), decoded)
+        text = folded.encode("utf-8", "ignore")
+    return text.translate(None, _CONTROLS)
+
+
+def unwrap(text: bytes) -> bytes:
+    """Lines joined: what was wrapped in the middle is whole again."""
+    return text.translate(None, b"\r\n")
+
+
+def squeeze(text: bytes) -> tuple[bytes, bytes]:
+    """The text without white space, and without dashes, dots and underscores either.
+
+    `A K I A` is `AKIA`, and so is `AK-IA`. Only for what no sentence can turn into by this.
+    """
+    compact = text.translate(None, b" \t\r\n")
+    return compact, compact.translate(None, b"-._")

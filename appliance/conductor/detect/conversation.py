@@ -1,0 +1,150 @@
+"""A conversation as its reader sees it: which texts follow one another, and what is no text.
+
+Only members of a request that hold messages are looked at: elsewhere a `type` may mean anything.
+Knows the shapes of OpenAI chat completions and responses, and of Anthropic messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from conductor.detect.canonical import BREAK
+
+_TEXT_PARTS = frozenset(
+    {
+        "content",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "function_call",
+        "function_call_output",
+        "input_text",
+        "message",
+        "output_text",
+        "reasoning",
+        "reasoning_text",
+        "refusal",
+        "search_result",
+        "server_tool_use",
+        "summary_text",
+        "text",
+        "thinking",
+        "tool_call",
+        "tool_result",
+        "tool_use",
+    }
+)
+_OPAQUE_PARTS = {
+    "image": "image",
+    "image_url": "image",
+    "image_file": "image",
+    "input_image": "image",
+    "audio": "audio",
+    "input_audio": "audio",
+    "output_audio": "audio",
+    "video": "video",
+    "video_url": "video",
+    "input_video": "video",
+    "file": "file",
+    "input_file": "file",
+    "document": "file",
+    "redacted_thinking": "encrypted",
+}
+_ROOTS = ("system", "instructions", "messages", "input", "prediction")
+_INNER = ("content", "output", "summary")
+"""Members of a message or part that hold further parts."""
+
+_EDGE = 512
+"""Characters at either end of a long text that are set beside its neighbour's."""
+
+
+def beside(texts: list[str]) -> str:
+    """The texts with nothing between them; of a long one only both ends, around a break."""
+    return "".join(map(_edges, texts))
+
+
+def _edges(text: str) -> str:
+    if len(text) <= 2 * _EDGE:
+        return text.replace(BREAK, "")
+    return text[:_EDGE].replace(BREAK, "") + BREAK + text[-_EDGE:].replace(BREAK, "")
+
+
+def joined(body: object) -> list[str]:
+    """All turns as one text, and those of each role: a secret may be dealt out over several."""
+    turns = list(_turns(body))
+    roles: dict[str, list[str]] = {}
+    for role, text in turns:
+        roles.setdefault(role, []).append(text)
+    runs = [[text for _, text in turns]]
+    if len(roles) > 1:
+        runs.extend(roles.values())
+    return [beside(run) for run in runs if len(run) > 1]
+
+
+def opaque(body: object) -> set[str]:
+    """Why parts of the conversation cannot be read as text: empty if all can."""
+    reasons: set[str] = set()
+    stack = [(item, False) for root in _roots(body) for item in root]
+    while stack:
+        item, is_part = stack.pop()
+        if isinstance(item, list):
+            reasons.add("unknown-part")
+        if not isinstance(item, dict):
+            continue
+        if is_part or "type" in item:
+            reasons.update(_why_opaque(item.get("type")))
+        if item.get("encrypted_content"):
+            reasons.add("encrypted")
+        if isinstance(item.get("audio"), dict):
+            reasons.add("audio")
+        for inner in _lists(item):
+            stack.extend((part, True) for part in inner)
+    return reasons
+
+
+def _why_opaque(kind: object) -> tuple[str, ...]:
+    """Of a part's type: nothing for text, else the reason. A part without a type is unknown."""
+    if not isinstance(kind, str):
+        return ("unknown-part",)
+    return () if kind in _TEXT_PARTS else (_OPAQUE_PARTS.get(kind, "unknown-part"),)
+
+
+def _roots(body: object) -> Iterator[list[Any]]:
+    """The lists of messages or parts that a request holds."""
+    if not isinstance(body, dict):
+        return
+    for name in _ROOTS:
+        value = body.get(name)
+        if isinstance(value, list):
+            yield value
+        elif isinstance(value, dict):
+            yield [value]
+
+
+def _lists(item: dict[str, Any]) -> Iterator[list[Any]]:
+    """The parts inside a message or part; a single one may stand without its list."""
+    for name in _INNER:
+        value = item.get(name)
+        if isinstance(value, list | dict):
+            yield value if isinstance(value, list) else [value]
+
+
+def _turns(body: object) -> Iterator[tuple[str, str]]:
+    """Role and text of everything said, in order."""
+    if not isinstance(body, dict):
+        return
+    for name in _ROOTS:
+        value = body.get(name)
+        if isinstance(value, str):
+            yield name, value
+    for root in _roots(body):
+        stack = [(item, "") for item in reversed(root)]
+        while stack:
+            item, role = stack.pop()
+            if isinstance(item, str):
+                yield role, item
+            elif isinstance(item, dict):
+                role = item["role"] if isinstance(item.get("role"), str) else role
+                texts = [v for name in ("text", *_INNER) if isinstance(v := item.get(name), str)]
+                stack.extend((part, role) for inner in _lists(item) for part in reversed(inner))
+                yield from ((role, text) for text in texts)

@@ -1,0 +1,218 @@
+"""Scanning in processes of their own, so that no text, however long, holds up the event loop.
+
+Each process is asked one thing at a time over its standard input and output. One that dies is
+replaced; one that overruns its time is killed and replaced. They hold no keys, inherit no
+environment, and end when `serve` does, because their input ends.
+
+Frames: the length as eight bytes, big end first, then JSON. See `worker.py` for the other side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sys
+from asyncio.subprocess import PIPE, Process
+from pathlib import Path
+
+import orjson
+
+from conductor.core import Finding, Scan
+
+READY = b"\x06"
+"""What a process says once it has compiled its rules."""
+
+_CHUNK = 256 << 10
+_START_S = 30.0
+_BACKOFF_S = (0.05, 0.5, 2.0, 5.0)
+"""Pauses before a process that keeps dying is started again; the last one repeats."""
+
+_GONE = (OSError, asyncio.IncompleteReadError, orjson.JSONDecodeError)
+"""How it shows that the other side of a pipe has died."""
+
+_log = logging.getLogger(__name__)
+
+
+def unscanned(reason: str) -> Scan:
+    """The scan of a body that was not read."""
+    return Scan((), 0, (reason,))
+
+
+class ScanPool:
+    """`processes` scanners. `start` before use and `close` after."""
+
+    def __init__(self, processes: int, max_text_bytes: int) -> None:
+        self._processes = processes
+        self._max_text_bytes = max_text_bytes
+        self._idle: asyncio.Queue[Process | None] = asyncio.Queue()
+        self._alive: set[Process] = set()
+        self._failing = 0
+        self._keepers: list[asyncio.Task[None]] = []
+        self._exchanges: set[asyncio.Task[Scan | None]] = set()
+
+    @property
+    def ready(self) -> bool:
+        """Whether at least one process can be asked."""
+        return bool(self._alive)
+
+    async def start(self) -> None:
+        """Start all processes; return when each is ready or has failed once."""
+        tried = [asyncio.Event() for _ in range(self._processes)]
+        self._keepers = [asyncio.create_task(self._keep(event)) for event in tried]
+        await asyncio.gather(*(event.wait() for event in tried))
+
+    async def close(self) -> None:
+        """Kill all processes and wait for them. Scans in progress or waiting: `scanner-down`."""
+        keepers, self._keepers = self._keepers, []
+        for keeper in keepers:
+            keeper.cancel()
+        self._idle.put_nowait(None)
+        await asyncio.gather(*keepers, *self._exchanges, return_exceptions=True)
+
+    async def scan(self, body: bytes, timeout_s: float) -> Scan:
+        """Have `body`, a JSON text, scanned. Says why when it was not; never raises for that.
+
+        A process that dies on it is given a second chance in another. Cancelling the call leaves
+        the process to finish, so that it is neither lost nor killed for a client that left.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        for _ in range(2):
+            try:
+                async with asyncio.timeout_at(deadline):
+                    process = await self._take()
+            except TimeoutError:
+                return unscanned("timeout")
+            if process is None:
+                return unscanned("scanner-down")
+            task = asyncio.create_task(self._exchange(process, body, deadline))
+            self._exchanges.add(task)
+            task.add_done_callback(self._exchanges.discard)
+            scan = await asyncio.shield(task)
+            if scan is not None:
+                return scan
+        return unscanned("scanner-died")
+
+    async def _take(self) -> Process | None:
+        """An idle process; None when there is none and starting any has failed."""
+        while self._alive or self._failing < len(self._keepers):
+            process = await self._idle.get()
+            if process in self._alive and not _has_ended(process):
+                return process
+        self._idle.put_nowait(None)  # whoever waits too shall see the same
+        return None
+
+    async def _exchange(self, process: Process, body: bytes, deadline: float) -> Scan | None:
+        """Ask one process. None when it died; killed when it overran the deadline."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                scan = await _ask(process, body)
+        except TimeoutError:
+            self._discard(process)
+            return unscanned("timeout")
+        except _GONE:
+            self._discard(process)
+            return None
+        self._idle.put_nowait(process)
+        return scan
+
+    def _discard(self, process: Process) -> None:
+        self._alive.discard(process)
+        _kill(process)
+
+    async def _keep(self, tried: asyncio.Event) -> None:
+        """Keep one process alive, for as long as the pool is."""
+        failures = 0
+        while True:
+            process = await self._spawn()
+            tried.set()
+            if process is None:
+                self._failing += failures == 0
+                await asyncio.sleep(_BACKOFF_S[min(failures, len(_BACKOFF_S) - 1)])
+                failures += 1
+                continue
+            self._failing -= failures > 0
+            failures = 0
+            self._alive.add(process)
+            self._idle.put_nowait(process)
+            try:
+                await process.wait()
+                _log.warning("a scanning process ended and is started again")
+            finally:
+                self._discard(process)
+                await process.wait()
+
+    async def _spawn(self) -> Process | None:
+        """A process that has said it is ready, or None."""
+        process = None
+        try:
+            async with asyncio.timeout(_START_S):
+                process = await _launch(self._max_text_bytes)
+                assert process.stdout is not None
+                if await process.stdout.readexactly(1) == READY:
+                    return process
+        except (*_GONE, TimeoutError) as error:
+            _log.error("a scanning process does not start: %s", type(error).__name__)
+        except asyncio.CancelledError:
+            await _end(process)
+            raise
+        await _end(process)
+        return None
+
+
+async def _launch(max_text_bytes: int) -> Process:
+    root = Path(__file__).parents[2]
+    environment = {"PYTHONPATH": str(root), "PATH": os.defpath, "LC_ALL": "C.UTF-8"}
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",  # no module from the working directory
+        "-m",
+        "conductor.detect.worker",
+        str(max_text_bytes),
+        stdin=PIPE,
+        stdout=PIPE,
+        env=environment,
+    )
+
+
+async def _ask(process: Process, body: bytes) -> Scan:
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(len(body).to_bytes(8, "big"))
+    for start in range(0, len(body), _CHUNK):
+        process.stdin.write(body[start : start + _CHUNK])
+        await process.stdin.drain()
+    size = int.from_bytes(await process.stdout.readexactly(8), "big")
+    return unpack(await process.stdout.readexactly(size))
+
+
+def pack(scan: Scan) -> bytes:
+    """A scan as it goes over the pipe."""
+    findings = [(f.detector, f.count, f.view) for f in scan.findings]
+    return orjson.dumps((findings, scan.text_bytes, scan.unscanned))
+
+
+def unpack(data: bytes) -> Scan:
+    """The scan that `pack` wrote."""
+    findings, text_bytes, reasons = orjson.loads(data)
+    return Scan(tuple(Finding(*finding) for finding in findings), text_bytes, tuple(reasons))
+
+
+def _has_ended(process: Process) -> bool:
+    """Whether it has, though the loop may not have heard: it then costs a body no chance."""
+    try:
+        state = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return True
+    return state is not None
+
+
+def _kill(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+
+
+async def _end(process: Process | None) -> None:
+    if process is not None:
+        _kill(process)
+        await process.wait()
