@@ -75,14 +75,22 @@ def for_worker(messages: list[Body], *, remote: bool) -> list[Body]:
     know the role `developer`, which the API made of `system`.
     """
     if remote:
-        return [
-            {key: value for key, value in message.items() if key in _REMOTE_MESSAGE_FIELDS}
-            for message in messages
-        ]
+        return [_bare(message) for message in messages]
     return [
         {**message, "role": "system"} if message["role"] == "developer" else message
         for message in messages
     ]
+
+
+def _bare(message: Body) -> Body:
+    """A message for a remote worker: the API's fields, and of a part its type and its content."""
+    bare = {key: value for key, value in message.items() if key in _REMOTE_MESSAGE_FIELDS}
+    if isinstance(bare.get("content"), list):
+        bare["content"] = [
+            {key: part[key] for key in ("type", part["type"]) if key in part}
+            for part in bare["content"]
+        ]
+    return bare
 
 
 def _check_message(where: str, message: Body) -> None:

@@ -88,6 +88,12 @@ _ROUTING_FIELDS = frozenset(
         # a local server's own ways out
         "kv_transfer_params",
         "lora_request",
+        # a local server's own state, shared with other callers
+        "cache_prompt",
+        "id_slot",
+        "slot_id",
+        "lora",
+        "cache_salt",
     }
 )
 _ROUTING_PREFIXES = ("litellm_", "aws_", "azure_", "vertex_", "x_", "conductor", "portkey_")

@@ -1,0 +1,234 @@
+"""Permits: signed leave to send exactly these bytes to exactly this worker, once, soon.
+
+`serve` mints one before every attempt at a remote worker, `egress` reads it. A token is
+`base64url(json).base64url(signature)`, without padding, signed with Ed25519 (RFC 8032) over a
+domain prefix and the JSON bytes as they stand, so that nothing else signed with the same key can
+pass for a permit.
+
+Expiry is measured on CLOCK_BOOTTIME: minter and reader share one kernel, and neither an NTP step
+nor a person who sets the wall clock back can revive an old permit. It goes on counting while the
+machine sleeps, which CLOCK_MONOTONIC does not.
+
+Left out on purpose: whether a permit may be used here and now. That is `egress/gate.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+import re
+import time
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import orjson
+
+from conductor.errors import ConfigError, Fault, PermitRefused
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
+
+MALFORMED = "malformed"
+SIGNATURE = "signature"
+EXPIRED = "expired"
+BODY = "body"
+WORKER = "worker"
+DESTINATION = "destination"
+LABEL = "label"
+EPOCH = "epoch"
+REPLAY = "replay"
+CLEARANCE = "clearance"
+TOO_MANY = "too_many"
+
+REASONS = frozenset(
+    {
+        MALFORMED,
+        SIGNATURE,
+        EXPIRED,
+        BODY,
+        WORKER,
+        DESTINATION,
+        LABEL,
+        EPOCH,
+        REPLAY,
+        CLEARANCE,
+        TOO_MANY,
+    }
+)
+"""Every reason that `PermitRefused` carries; fit for a metric label."""
+
+PRIVATE_NAME = "permit.key"
+PUBLIC_NAME = "permit.pub"
+
+_DOMAIN = b"conductor permit v1\x00"
+_MAX_TOKEN = 4096
+_TOKEN = re.compile(r"([A-Za-z0-9_-]{2,3900})\.([A-Za-z0-9_-]{86})")
+
+
+@dataclass(frozen=True)
+class Permit:
+    """What one attempt may do. Everything is public but the signature that goes with it."""
+
+    id: str
+    """Single use: egress remembers it until it expires."""
+    body_sha256: str
+    worker: str
+    destination: str
+    label: str
+    """Text form of the label of the body, as `Lattice.show` writes it."""
+    policy_revision: int
+    decision_id: str
+    epoch: str
+    """Which run of the egress process it is for: a restart forgets the ids it has seen."""
+    expires_boottime_ns: int
+
+
+def boottime_ns() -> int:
+    """Nanoseconds since this machine booted, sleep included."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+def digest(body: bytes) -> str:
+    """The form in which a permit names a body: SHA-256, lower-case hex."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def mint(private_key: Ed25519PrivateKey, permit: Permit) -> str:
+    """Sign a permit. The token fits in an HTTP header. Raises `ValueError` when it would not."""
+    payload = orjson.dumps(asdict(permit), option=orjson.OPT_SORT_KEYS)
+    token = f"{_encode(payload)}.{_encode(private_key.sign(_DOMAIN + payload))}"
+    if len(token) > _MAX_TOKEN:
+        raise ValueError("a permit's names are too long for a header")
+    return token
+
+
+def read(public_key: Ed25519PublicKey, token: str) -> Permit:
+    """Check form and signature, and nothing else. Raises `PermitRefused`."""
+    from cryptography.exceptions import InvalidSignature
+
+    match = _TOKEN.fullmatch(token)
+    if match is None:
+        raise PermitRefused(MALFORMED)
+    payload, signature = _decode(match[1]), _decode(match[2])
+    try:
+        public_key.verify(signature, _DOMAIN + payload)
+    except InvalidSignature:
+        raise PermitRefused(SIGNATURE) from None
+    return _permit(payload)
+
+
+def _permit(payload: bytes) -> Permit:
+    try:
+        record = orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        raise PermitRefused(MALFORMED) from None
+    wanted = {field.name: int if field.type == "int" else str for field in fields(Permit)}
+    if not isinstance(record, dict) or record.keys() != wanted.keys():
+        raise PermitRefused(MALFORMED)
+    # `type() is` and not isinstance: true is an int to Python.
+    if any(type(record[name]) is not kind for name, kind in wanted.items()):
+        raise PermitRefused(MALFORMED)
+    return Permit(**record)
+
+
+def _encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+
+
+def _decode(text: str) -> bytes:
+    """The one spelling of these bytes: stray low bits in the last character are refused."""
+    try:
+        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except binascii.Error:
+        raise PermitRefused(MALFORMED) from None
+    if _encode(data) != text:
+        raise PermitRefused(MALFORMED)
+    return data
+
+
+# -- key files --------------------------------------------------------------------------------
+
+
+def generate(directory: Path) -> tuple[Path, Path]:
+    """Make a key pair as PEM: `permit.key` for `serve` (0600), `permit.pub` for egress (0644).
+
+    Raises `ConfigError` when either is there already: replacing a key is a person's decision.
+    """
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    private = Ed25519PrivateKey.generate()
+    secret_pem = private.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    public_pem = private.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = directory / PRIVATE_NAME, directory / PUBLIC_NAME
+    for path in paths:
+        if path.exists():
+            raise _fault(path, "is there already; remove both key files to make new ones")
+    _write_new(paths[0], secret_pem, 0o600)
+    _write_new(paths[1], public_pem, 0o644)
+    return paths
+
+
+def load_private(path: Path) -> Ed25519PrivateKey:
+    """Read the minting key. Raises `ConfigError`, also when others may read the file."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    data = _read_file(path)
+    if path.stat().st_mode & 0o077:
+        raise _fault(path, "can be read by others; run chmod 600 on it")
+    try:
+        key = load_pem_private_key(data, password=None)
+    except (ValueError, TypeError):
+        raise _fault(path, "is no unencrypted PEM private key") from None
+    if not isinstance(key, Ed25519PrivateKey):
+        raise _fault(path, "is no Ed25519 key")
+    return key
+
+
+def load_public(path: Path) -> Ed25519PublicKey:
+    """Read the checking key. Raises `ConfigError`."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        key = load_pem_public_key(_read_file(path))
+    except (ValueError, UnsupportedAlgorithm):
+        raise _fault(path, "is no PEM public key") from None
+    if not isinstance(key, Ed25519PublicKey):
+        raise _fault(path, "is no Ed25519 key")
+    return key
+
+
+def _read_file(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _fault(path, f"cannot be read ({error.strerror})") from None
+
+
+def _write_new(path: Path, data: bytes, mode: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    with os.fdopen(handle, "wb") as file:
+        os.fchmod(handle, mode)  # the umask may have narrowed it: egress runs as another user
+        file.write(data)
+        file.flush()
+        os.fsync(handle)
+
+
+def _fault(path: Path, message: str) -> ConfigError:
+    return ConfigError([Fault(str(path), 1, 1, "permit-key", f"the permit key {message}")])
