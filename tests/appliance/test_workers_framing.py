@@ -1,9 +1,8 @@
-"""Framing without sockets: events, HTTP bodies, and what a refusal means."""
+"""Framing without sockets: server-sent events, and what a refusal means."""
 
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from email.utils import formatdate
 from itertools import pairwise
 
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conductor.core import Failure
-from conductor.workers import http1
 from conductor.workers.failures import in_band, refusal
 from conductor.workers.sse import EventDecoder, EventTooLarge
 
@@ -75,60 +73,6 @@ def test_any_number_of_small_events_and_comments_stays_within_the_bound():
     decoder = EventDecoder(max_event_bytes=100)
     assert len(decoder.feed(b": c\r\n: d\r\ndata: x\r\n\r\n" * 1000)) == 1000
     assert decoder.feed(b": comment\r\n" * 1000) == []
-
-
-# -- HTTP bodies ------------------------------------------------------------------------------
-
-
-def body_for(headers: dict[str, str], status: int = 200) -> http1.Body:
-    return http1.body_of(http1.Head(status, headers, keep_alive=True))
-
-
-@given(st.lists(st.binary(min_size=1, max_size=40), max_size=6), st.integers(1, 9))
-def test_a_chunked_body_is_the_same_for_every_split(chunks, size):
-    wire = b"".join(b"%X;ext=1\r\n%b\r\n" % (len(c), c) for c in chunks) + b"0\r\nT: x\r\n\r\n"
-    body = body_for({"transfer-encoding": "chunked"})
-    content = b""
-    for at in range(0, len(wire), size):
-        assert not body.done
-        content += body.feed(wire[at : at + size])
-    assert content == b"".join(chunks)
-    assert body.done and body.end()
-
-
-@pytest.mark.parametrize(
-    "wire",
-    [
-        *(b"-1\r\n", b"0x5\r\nabcde\r\n", b"\r\n", b"5\nabcde\r\n", b" 5\r\n", b"5_0\r\n"),
-        *(b"3\r\nabcd\r\n", b"100000000\r\n", b"0\r\n\r\nHTTP/1.1 200 OK"),
-        *(b"1;" + b"x" * 5000, b"0\r\nT: " + b"x" * 5000),
-    ],
-)
-def test_a_chunked_body_with_an_end_in_doubt_is_refused(wire):
-    with pytest.raises(http1.BadHttp):
-        body_for({"transfer-encoding": "chunked"}).feed(wire)
-
-
-def test_a_body_that_ends_early_has_not_ended():
-    fixed = body_for({"content-length": "5"})
-    assert fixed.feed(b"abc") == b"abc"
-    assert not fixed.end()
-    chunked = body_for({"transfer-encoding": "chunked"})
-    chunked.feed(b"5\r\nabcde\r\n")
-    assert not chunked.end()
-    assert body_for({}).end()
-    assert body_for({"content-length": "0"}).done
-
-
-@given(st.binary(max_size=300))
-def test_no_bytes_in_place_of_a_head_do_worse_than_be_refused(data):
-    with suppress(http1.BadHttp):
-        http1.body_of(http1.parse_head(b"HTTP/1.1 200 OK\r\n" + data + b"\r\n\r\n"))
-
-
-def test_repeated_header_fields_are_joined_and_names_are_in_lower_case():
-    head = http1.parse_head(b"HTTP/1.1 429 No\r\nA: 1 \r\na:2\r\nCONNECTION: Close\r\n\r\n")
-    assert (head.status, head.headers["a"], head.keep_alive) == (429, "1, 2", False)
 
 
 # -- refusals ---------------------------------------------------------------------------------

@@ -259,6 +259,12 @@ async def test_a_broken_stream_is_told_by_its_failure_and_whether_content_came(
         ([JSON + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n"], Failure.MALFORMED),
         ([JSON + b"Content-Encoding: gzip\r\n\r\n"], Failure.MALFORMED),
         ([JSON + b"Transfer-Encoding: chunked\r\n\r\n", b"5\r\nab"], Failure.CUT),
+        (
+            [JSON + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 20 + b"\r\n" + b"x" * 200_000],
+            Failure.MALFORMED,
+        ),
+        ([b"HTTP/1.1 103 Early\r\n\r\n" * 3000 + plain()], Failure.MALFORMED),
+        ([b"HTTP/1.1 101 Switching\r\n\r\n" + plain()], Failure.MALFORMED),
         ([plain(b"{}")], Failure.MALFORMED),
         ([plain(b"null")], Failure.MALFORMED),
         ([plain(b'{"choices":[]}')], Failure.MALFORMED),

@@ -59,10 +59,9 @@ class HttpCaller:
         if address is None:
             address = self._addresses[endpoint] = Address(endpoint)
         target = f"{endpoint.base_path.rstrip('/')}/chat/completions"
-        head = http1.request_head(target, address.host, len(call.body), _headers(worker, call))
         return Exchange(
             address=address,
-            request=(head, call.body),
+            request=http1.post(target, address.host, _headers(worker, call), call.body),
             limits=worker.limits,
             timers=Timers(min(call.total_s, worker.limits.total_s)),
             egress=worker.remote,
@@ -110,12 +109,13 @@ async def _dial(exchange: Exchange) -> Connection:
 async def _begin(exchange: Exchange, connection: Connection) -> HttpReply:
     """Send, and wait for a head with status 200. The first-byte timer starts here."""
     first_byte_at = exchange.timers.at(exchange.limits.first_byte_s)
+    cycle = http1.Cycle()
     try:
-        connection.send(*exchange.request)
+        connection.send(*cycle.send(exchange.request))
         head = await exchange.timers.wait(
-            connection.head(), first_byte_at, Failure.FIRST_BYTE_TIMEOUT
+            connection.head(cycle), first_byte_at, Failure.FIRST_BYTE_TIMEOUT
         )
-        reply = HttpReply(exchange, connection, head, first_byte_at)
+        reply = HttpReply(exchange, connection, cycle, head, first_byte_at)
     except http1.BadHttp as error:
         connection.abort()
         raise WorkerError(Failure.MALFORMED, str(error)) from None

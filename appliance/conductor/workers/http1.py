@@ -1,11 +1,15 @@
-"""HTTP/1.1 as a client speaks it, without I/O (RFC 9112): one request head, one response.
+"""HTTP/1.1 as a client speaks it, without I/O: `h11`, driven through one request and its answer.
 
-A client of our own, because four things that the appliance promises are out of reach behind a
-general one: to know whether a connection was a reused one, to abort an upload at once, to let each
-of four timers fire by the clock, and to connect to a Unix socket whose backlog is full.
+`h11` knows the grammar, finds the end of a body, and tells when a connection may be used again.
+Added here are limits, and the refusal of what it would mend or choose between: an answer whose end
+or fields another reader could see differently (RFC 9112, sections 2.2, 5.2, 6.1 and 11.2).
 
-Left out on purpose: redirects, cookies, compression, proxies, TLS, HTTP/2. Whatever is ambiguous
-about where an answer ends is refused.
+Sockets and timers stay ours (`connection.py`, `address.py`), because no client library offers all
+that the appliance promises. That is four timers that fire by the clock, an abort that drops what
+is unsent, the knowledge that a connection was a reused one, and patience with a Unix socket whose
+backlog is full (EAGAIN).
+
+Left out on purpose: redirects, cookies, compression, proxies, TLS, HTTP/2.
 """
 
 from __future__ import annotations
@@ -13,173 +17,134 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+
+import h11
 
 MAX_HEAD_BYTES = 32 * 1024
-_STATUS_LINE = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n]*)?\Z")
-_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*)\Z")
-_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(?:;[^\n]*)?\r\n")
-_MAX_CHUNK_LINE = 4096
+"""Of all heads of one answer together, interim ones included."""
+_STRICT_HEAD = re.compile(rb"(?:[^\s\0][^\r\n\f\v\0]*+\r\n)++\r\n")
+"""Lines that end in CRLF and nowhere else, none folded. `h11` would take a bare LF for an end."""
+_STEP_BYTES = 2 * 1024
+"""Given to `h11` at a time, and the longest chunk line or trailer that may stay incomplete. Its
+patterns for those take quadratic time: 30 ms for two steps of blanks, 800 ms for ten."""
 
 
 class BadHttp(Exception):
-    """The peer does not speak HTTP/1.1. Holds none of what it sent."""
+    """The peer does not speak HTTP/1.1 unambiguously. Holds none of what it sent."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A POST, checked: `head` is fit to be sent with exactly `body`."""
+
+    head: h11.Request
+    body: bytes
 
 
 @dataclass(frozen=True)
 class Head:
-    """Status and header fields of a response; names in lower case."""
+    """Status and header fields of a response; names in lower case, repeated fields joined."""
 
     status: int
     headers: Mapping[str, str]
-    keep_alive: bool
 
 
-class Body(Protocol):
-    """Finds the end of a body. `feed` takes bytes off the wire, gives those of the content."""
-
-    done: bool
-    """The last byte has been fed."""
-
-    def feed(self, data: bytes) -> bytes:
-        """Raises `BadHttp`, also for bytes behind the end."""
-
-    def end(self) -> bool:
-        """The peer has closed: whether that was a proper end."""
+def post(target: str, host: str, headers: Iterable[tuple[str, str]], body: bytes) -> Request:
+    """Raises `ValueError` for a line break or anything else in a value that could end it early or
+    add another header, and for what is not ASCII."""
+    fields = [("Host", host), ("Content-Length", str(len(body))), *headers]
+    try:
+        return Request(h11.Request(method="POST", target=target, headers=fields), body)
+    except (h11.LocalProtocolError, UnicodeEncodeError):
+        raise ValueError("a request header holds what no header may hold") from None
 
 
-def request_head(target: str, host: str, length: int, headers: Iterable[tuple[str, str]]) -> bytes:
-    """The head of a POST with `length` bytes of body. Raises `ValueError` for a line break or
-    anything else outside visible ASCII in a value: a header must not be able to add another."""
-    lines = [f"POST {target} HTTP/1.1", f"Host: {host}", f"Content-Length: {length}"]
-    lines += [f"{name}: {value}" for name, value in headers]
-    if any(not (line.isascii() and line.isprintable()) for line in lines) or " " in target:
-        raise ValueError("a request header holds what no header may hold")
-    return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
-
-
-def parse_head(data: bytes | bytearray) -> Head:
-    """Read a response head, up to and with its blank line."""
-    status_line, *fields = bytes(data).removesuffix(b"\r\n\r\n").split(b"\r\n")
-    found = _STATUS_LINE.match(status_line)
-    if found is None:
-        raise BadHttp("no HTTP/1 status line")
-    headers: dict[str, str] = {}
-    for field in fields:
-        pair = _FIELD.match(field)
-        if pair is None:
-            raise BadHttp("a broken header field")
-        name, value = pair[1].decode("ascii").lower(), pair[2].decode("latin-1").strip()
-        headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    options = headers.get("connection", "").lower()
-    keep_alive = "close" not in options if found[1] == b"1" else "keep-alive" in options
-    return Head(int(found[2]), headers, keep_alive)
-
-
-def body_of(head: Head) -> Body:
-    """Which framing the answer to a POST has (RFC 9112, section 6.3)."""
-    coding = head.headers.get("transfer-encoding")
-    length = head.headers.get("content-length")
-    if head.headers.get("content-encoding", "identity").lower() != "identity":
-        raise BadHttp("a compressed body that nobody asked for")
-    if coding is not None:
-        if length is not None or coding.lower() != "chunked":
-            raise BadHttp("a transfer coding that leaves the end in doubt")
-        return ChunkedBody()
-    if head.status in (204, 304):
-        return FixedBody(0)
-    if length is None:
-        return OpenBody()
-    if not (length.isascii() and length.isdigit() and len(length) <= 15):
-        raise BadHttp("a broken content length")
-    return FixedBody(int(length))
-
-
-class FixedBody:
-    """Ends after a stated number of bytes."""
-
-    def __init__(self, length: int) -> None:
-        self._left = length
-        self.done = length == 0
-
-    def feed(self, data: bytes) -> bytes:
-        if len(data) > self._left:
-            raise BadHttp("more bytes than were announced")
-        self._left -= len(data)
-        self.done = self._left == 0
-        return data
-
-    def end(self) -> bool:
-        return self.done
-
-
-class OpenBody:
-    """Ends when the peer closes, so it cannot tell an end from a cut."""
-
-    done = False
-
-    def feed(self, data: bytes) -> bytes:
-        return data
-
-    def end(self) -> bool:
-        return True
-
-
-class ChunkedBody:
-    """Chunked transfer coding (RFC 9112, section 7.1); extensions and trailers are dropped."""
+class Cycle:
+    """One request and its answer: `send`, then `head` until there is one, then `feed`."""
 
     def __init__(self) -> None:
+        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=_STEP_BYTES)
+        self._head_bytes_left = MAX_HEAD_BYTES
         self.done = False
-        self._buffer = bytearray()
-        self._left = 0
-        self._state = self._size_line
+        """The last byte of the answer has been fed, and none behind it."""
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether both sides would use the connection again. Known once the head is."""
+        return self._h11.our_state is h11.DONE
+
+    def send(self, request: Request) -> tuple[bytes, bytes]:
+        """Head and body as they go over the wire."""
+        head = self._h11.send(request.head)
+        body = self._h11.send(h11.Data(data=request.body))
+        self._h11.send(h11.EndOfMessage())
+        return head, body
+
+    def head(self, data: bytes) -> Head | None:
+        """Read one head, up to and with its blank line. None for an interim one (1xx).
+        Raises `BadHttp`, also for a head that leaves the end of the body in doubt."""
+        self._head_bytes_left -= len(data)
+        if self._head_bytes_left < 0:
+            raise BadHttp("response heads without an end")
+        if _STRICT_HEAD.fullmatch(data) is None:
+            raise BadHttp("a response head with loose line ends")
+        self._h11.receive_data(data)
+        event = self._next_event()
+        if not isinstance(event, h11.Response):
+            return None
+        head = Head(event.status_code, _joined(event.headers))
+        _refuse_doubt(event.http_version, head.headers)
+        self._content()  # an empty body ends with its head
+        return head
 
     def feed(self, data: bytes) -> bytes:
-        self._buffer += data
+        """Take some bytes of the body off the wire, give those of its content.
+        Raises `BadHttp`, also for bytes behind the end."""
         content = bytearray()
-        while not self.done and self._state(content):
-            pass
-        if self.done and self._buffer:
-            raise BadHttp("bytes behind the last chunk")
-        if self._state != self._data and len(self._buffer) > _MAX_CHUNK_LINE:
-            raise BadHttp("a chunk line or trailer without an end")
+        for at in range(0, len(data), _STEP_BYTES):
+            self._h11.receive_data(data[at : at + _STEP_BYTES])
+            content += self._content()
         return bytes(content)
 
     def end(self) -> bool:
-        return self.done
-
-    def _size_line(self, content: bytearray) -> bool:
-        if b"\n" not in self._buffer:
+        """The peer has closed before `done`: whether that was a proper end."""
+        self._h11.receive_data(b"")
+        try:
+            return isinstance(self._h11.next_event(), h11.EndOfMessage)
+        except h11.RemoteProtocolError:
             return False
-        found = _CHUNK_SIZE.match(self._buffer)
-        if found is None:
-            raise BadHttp("a broken chunk size")
-        self._left = int(found[1], 16)
-        del self._buffer[: found.end()]
-        self._state = self._data if self._left else self._trailer
-        return True
 
-    def _data(self, content: bytearray) -> bool:
-        piece = self._buffer[: self._left]
-        content += piece
-        del self._buffer[: len(piece)]
-        self._left -= len(piece)
-        if self._left == 0:
-            self._state = self._data_end
-        return self._left == 0
+    def _content(self) -> bytes:
+        self.done = False  # whatever is raised: it must not look like an end
+        pieces = []
+        while isinstance(event := self._next_event(), h11.Data):
+            pieces.append(event.data)
+        ended = isinstance(event, h11.EndOfMessage)
+        if event is h11.PAUSED or (ended and self._h11.trailing_data[0]):
+            raise BadHttp("bytes behind the end of the answer")
+        self.done = ended
+        return b"".join(pieces)
 
-    def _data_end(self, content: bytearray) -> bool:
-        if len(self._buffer) < 2:
-            return False
-        if not self._buffer.startswith(b"\r\n"):
-            raise BadHttp("a chunk longer than announced")
-        del self._buffer[:2]
-        self._state = self._size_line
-        return True
+    def _next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        try:
+            return self._h11.next_event()
+        except h11.RemoteProtocolError:  # its message repeats what the peer sent
+            raise BadHttp("an answer that breaks HTTP/1.1") from None
 
-    def _trailer(self, content: bytearray) -> bool:
-        line, found, rest = self._buffer.partition(b"\n")
-        if found:
-            self._buffer = rest
-            self.done = line.rstrip(b"\r") == b""
-        return bool(found)
+
+def _joined(fields: Iterable[tuple[bytes, bytes]]) -> Mapping[str, str]:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in fields:
+        name, value = raw_name.decode("ascii"), raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers
+
+
+def _refuse_doubt(version: bytes, headers: Mapping[str, str]) -> None:
+    """Where `h11` would choose one reading of a head, take none."""
+    if version not in (b"1.0", b"1.1"):
+        raise BadHttp("no HTTP/1 answer")
+    if headers.get("content-encoding", "identity").lower() != "identity":
+        raise BadHttp("a compressed body that nobody asked for")
+    if "transfer-encoding" in headers and (version == b"1.0" or "content-length" in headers):
+        raise BadHttp("a transfer coding that leaves the end in doubt")

@@ -34,8 +34,11 @@ from conductor.yamlvalues import REQUIRED, Required, Section, Unique, Value
 Source = Literal["measured", "declared"]
 WAYS = ("embedded", "unix", "tcp", "remote")
 
-_ID = re.compile(r"(?!conductor)[a-z0-9][a-z0-9._/-]{0,63}")
-_ID_IN_WORDS = "lower case letters, digits and '._/-', at most 64, not starting with 'conductor'"
+_ID = re.compile(r"(?!conductor)[a-z0-9]([a-z0-9._/-]{0,62}[a-z0-9._-])?")
+_ID_IN_WORDS = (
+    "lower case letters, digits and '._/-', at most 64, not starting with 'conductor' or ending "
+    "with a slash, which an address may or may not have"
+)
 _EMBEDDED = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _TCP = re.compile(r"(?:\[([0-9a-f:]+)\]|([0-9.]+|localhost)):([1-9][0-9]{0,4})")
 _BASE_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)*")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 from conductor.core import Body, Failure, WorkerLimits
@@ -27,7 +27,7 @@ class Exchange:
     """What one attempt needs to know at every turn. `egress`: the egress process answers."""
 
     address: Address
-    request: tuple[bytes, bytes]
+    request: http1.Request
     limits: WorkerLimits
     timers: Timers
     egress: bool
@@ -38,13 +38,17 @@ class HttpReply:
     """An answer whose head has come; implements `core.Reply`."""
 
     def __init__(
-        self, exchange: Exchange, connection: Connection, head: http1.Head, first_byte_at: float
+        self,
+        exchange: Exchange,
+        connection: Connection,
+        cycle: http1.Cycle,
+        head: http1.Head,
+        first_byte_at: float,
     ) -> None:
-        """Raises `http1.BadHttp` when the head leaves the body's end in doubt."""
         self._exchange = exchange
         self._connection = connection
+        self._cycle = cycle
         self._head = head
-        self._body = http1.body_of(head)
         self._first_byte_at: float | None = first_byte_at
         self._complete = False
 
@@ -53,7 +57,7 @@ class HttpReply:
         data = await self._whole(self._exchange.max_bytes)
         return completion(data, egress=self._exchange.egress)
 
-    async def events(self) -> AsyncIterator[Body]:
+    async def events(self) -> AsyncGenerator[Body, None]:
         """The chunks of a streamed answer, as they come. Raises `WorkerError`."""
         if not self._head.headers.get("content-type", "").startswith("text/event-stream"):
             await self.json()  # an error, perhaps
@@ -88,14 +92,14 @@ class HttpReply:
 
     async def settle(self) -> None:
         """After a complete stream: let the end of the body arrive."""
-        if self._complete and self._head.keep_alive and not self._body.done:
+        if self._complete and self._cycle.keep_alive and not self._cycle.done:
             with contextlib.suppress(TimeoutError, WorkerError):
                 async with asyncio.timeout(_SETTLE_S):
                     await self._read()
 
     def release(self) -> None:
         """Keep the connection if the answer was read to its end, abort the call otherwise."""
-        if self._body.done and self._head.keep_alive:
+        if self._cycle.done and self._cycle.keep_alive:
             self._exchange.address.keep(self._connection)
         else:
             self._connection.abort()
@@ -110,14 +114,14 @@ class HttpReply:
 
     async def _read(self) -> bytes:
         """Some content, or none at the end of the body."""
-        while not self._body.done:
+        while not self._cycle.done:
             data = await self._received()
             if not data:
-                if self._body.end():
+                if self._cycle.end():
                     break
                 raise WorkerError(Failure.CUT, "closed within the answer")
             try:
-                content = self._body.feed(data)
+                content = self._cycle.feed(data)
             except http1.BadHttp as error:
                 raise WorkerError(Failure.MALFORMED, str(error)) from None
             if content:
