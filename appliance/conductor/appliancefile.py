@@ -7,6 +7,7 @@ workers need, and then keys and limits, which may name workers.
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ from conductor.settings import (
 from conductor.yamlvalues import Section, Unique, Value
 
 MAX_SOCKET_PATH_BYTES = 107
+SOCKET_NAME_BYTES = 40
+"""Room that a run directory should leave for the sockets in it; longer worker ids may need more."""
 """Of a Unix socket's path, by the kernel's `struct sockaddr_un`."""
 
 _KEY_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -61,12 +64,20 @@ def read_base(root: Section) -> Base:
     start = Path.cwd() / section.text("root", ".")
     paths = Paths(
         state=start / section.text("state", "var/state"),
-        run=start / section.text("run", "var/run"),
+        run=_short(start / section.text("run", "var/run")),
         models=start / section.text("models", "var/models"),
         audit=start / section.text("audit", "var/audit"),
     )
     section.done()
     return Base(cast(Mode, mode), start, paths, _api(root.mapping("api", optional=True), start))
+
+
+def _short(run: Path) -> Path:
+    """The run directory by a name that leaves room for sockets in it. In a deep directory that is
+    the relative one: the processes of an appliance are started in the same place."""
+    if len(bytes(run)) + SOCKET_NAME_BYTES <= MAX_SOCKET_PATH_BYTES:
+        return run
+    return Path(os.path.relpath(run))
 
 
 def read_appliance(

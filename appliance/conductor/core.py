@@ -6,7 +6,7 @@ Left out on purpose: behaviour. Parsing lives in `plan/`, deciding in `policy/`,
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -42,6 +42,11 @@ class Price:
 
     input_usd_per_mtok: float = 0.0
     output_usd_per_mtok: float = 0.0
+
+    @property
+    def free(self) -> bool:
+        """Whether no use of it costs anything."""
+        return not (self.input_usd_per_mtok or self.output_usd_per_mtok)
 
     def cost_usd(self, usage: Usage) -> float:
         return (
@@ -233,9 +238,10 @@ class Reply(Protocol):
     async def json(self) -> Body:
         """The whole plain answer. Raises `errors.WorkerError`."""
 
-    def events(self) -> AsyncIterator[Body]:
+    def events(self) -> AsyncGenerator[Body, None]:
         """The chunks of a streamed answer; ends only after the upstream's `[DONE]`, or after a
-        finish reason for every choice. Raises `errors.WorkerError`, `CUT` for any earlier end."""
+        finish reason for every choice. Raises `errors.WorkerError`, `CUT` for any earlier end.
+        Whoever leaves it before its end closes it."""
 
 
 class Caller(Protocol):

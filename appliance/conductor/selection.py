@@ -49,10 +49,7 @@ def select(model: str, workers: Mapping[str, Worker], allowed: tuple[str, ...] |
     if selection is None:
         worker = workers.get(model)
         if worker is None:
-            raise ModelNotFound(
-                f"The model `{_printable(model)}` does not exist or you do not have access to it.",
-                param="model",
-            )
+            raise unknown(model)
         selection = Selection(model, worker=worker)
     if allowed is not None and model not in allowed:
         raise ModelNotAllowed(
@@ -60,6 +57,14 @@ def select(model: str, workers: Mapping[str, Worker], allowed: tuple[str, ...] |
             param="model",
         )
     return selection
+
+
+def unknown(model: str) -> ModelNotFound:
+    """The 404 for a name that does not exist, or that the key may not know of."""
+    return ModelNotFound(
+        f"The model `{_printable(model)}` does not exist or you do not have access to it.",
+        param="model",
+    )
 
 
 def _printable(name: str) -> str:

@@ -19,7 +19,8 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 @dataclass(frozen=True)
 class Paths:
-    """Directories, absolute. `run` holds the Unix sockets, `models` the model files."""
+    """Directories, absolute. `run` holds the Unix sockets, and is relative to the working directory
+    where only that is short enough for them; `models` holds the model files."""
 
     state: Path
     run: Path
@@ -71,7 +72,7 @@ class RequestLimits:
 
     max_steps: int = 5
     max_calls: int = 8
-    max_tokens: int = 100_000
+    max_tokens: int = 1_000_000
     max_cost_usd: float = 1.0
     total_s: float = 600.0
 

@@ -154,6 +154,17 @@ def test_relative_paths_start_at_the_root_and_the_root_where_one_stands(
     assert site.appliance.keys[0].secret == SecretRef("file", str(tmp_path / "app.key"))
 
 
+def test_in_a_deep_directory_sockets_are_named_from_where_the_appliance_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("a" * 90)
+    deep.mkdir()
+    monkeypatch.chdir(deep)
+    site = load(write_site(deep, appliance={"paths": {"root": "."}}))
+    assert site.appliance.paths.run == Path("r")
+    assert site.appliance.paths.state == deep / "s"
+
+
 def test_a_key_of_the_small_site_can_be_fetched_and_stands_in_no_record(tmp_path: Path) -> None:
     site = small_site(tmp_path)
     reference = site.appliance.keys[0].secret

@@ -150,6 +150,7 @@ async def egress_of(site: Site) -> AsyncIterator[None]:
     gate = PermitGate(public, egress.new_epoch(), remote, site.policy.lattice)
     keys = {worker.id: Secret("simulated-key") for worker in remote}
     async with LiteLLMProvider(remote, keys) as provider:
+        await provider.prove()  # as the process does: it also loads litellm, warnings and all
         service = egress.EgressService(gate, provider, max_body_bytes=64 * 1024 * 1024)
         socket = Sockets.below(site.appliance.paths.run).egress
         async with egress.serving(socket, service, drain_s=0.1):

@@ -1,4 +1,4 @@
-"""A client on a bare socket that asks and then goes away, politely or not, and what it left behind."""
+"""A client on a bare socket that asks and then goes away, and what it left behind."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import struct
 from typing import Any
 
 import httpx
+
 from support.appliance import CLEAN, Box
 from support.configs import KEY
 
@@ -59,6 +60,15 @@ class RawClient:
         self._writer.close()
         return self.text
 
+    async def error(self) -> tuple[int, str]:
+        """Status and code of a refusal."""
+        await self.until(b"\r\n\r\n")
+        head, _, body = self.text.partition(b"\r\n\r\n")
+        await self.until(b"}}")
+        body = self.text.partition(b"\r\n\r\n")[2]
+        self._writer.close()
+        return int(head.split()[1]), json.loads(body)["error"]["code"]
+
     def leave(self, way: str = FIN) -> float:
         """Close the socket; returns the moment, on the loop's clock."""
         if way == RST:
@@ -90,7 +100,5 @@ async def metrics(box: Box) -> dict[str, float]:
 
 def worker_status(box: Box, worker: str) -> dict[str, Any]:
     """How the pool sees one worker now."""
-    found: dict[str, Any] = next(
-        w for w in box.server.parts.pool.status() if w["id"] == worker
-    )
+    found: dict[str, Any] = next(w for w in box.server.parts.pool.status() if w["id"] == worker)
     return found

@@ -8,10 +8,10 @@ from typing import Any
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
+
+from conductor.auditfile import read_since
 from support.appliance import Box
 from support.configs import KEY
-
-from conductor.auditfile import read_all
 
 CHAT = "/v1/chat/completions"
 HELLO = [{"role": "user", "content": "hello"}]
@@ -70,7 +70,8 @@ async def exchange(box: Box, *pieces: bytes, pause_s: float = 0.02) -> bytes:
 
 def _complete(received: bytes) -> bool:
     """Whether one answer with a declared length is there."""
-    top, _, body = received.partition(b"\r\n\r\n")
+    final = received.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+    top, _, body = final.partition(b"\r\n\r\n")
     for line in top.lower().split(b"\r\n"):
         if line.startswith(b"content-length:"):
             return len(body) >= int(line.partition(b":")[2])
@@ -121,5 +122,5 @@ async def counted(box: Box, name: str, **labels: str) -> float:
 
 def audit(box: Box, event: str) -> list[dict[str, Any]]:
     """The audit records of one kind, oldest first."""
-    records = read_all(box.site.appliance.paths.audit)
+    records = read_since(box.site.appliance.paths.audit, "2000-01-01")
     return [record for record in records if record.get("event") == event]

@@ -11,7 +11,7 @@ from conductor.api.chat import ChatHandler
 from conductor.api.explain import ExplainHandler
 from conductor.api.health import HealthHandler
 from conductor.api.keys import KeyRing
-from conductor.api.middleware import Door, edge
+from conductor.api.middleware import Door, edge, open_edge
 from conductor.api.models import ModelsHandler
 from conductor.metrics import Metrics
 
@@ -34,8 +34,8 @@ def api_app(
         middlewares=[edge(ring, metrics, door)], client_max_size=gate.max_body_bytes
     )
     for slash in ("", "/"):
-        app.router.add_post(f"/v1/chat/completions{slash}", handlers.chat)
-        app.router.add_post(f"/v1/plan{slash}", handlers.explain)
+        app.router.add_post(f"/v1/chat/completions{slash}", handlers.chat.__call__)
+        app.router.add_post(f"/v1/plan{slash}", handlers.explain.__call__)
         app.router.add_get(f"/v1/models{slash}", handlers.models.list)
         app.router.add_get(f"/healthz{slash}", handlers.health.healthz)
         app.router.add_get(f"/readyz{slash}", handlers.health.readyz)
@@ -45,7 +45,7 @@ def api_app(
 
 def admin_app(health: HealthHandler) -> web.Application:
     """The application behind the admin listener: loopback only, no keys."""
-    app = web.Application()
+    app = web.Application(middlewares=[open_edge])
     app.router.add_get("/healthz", health.healthz)
     app.router.add_get("/readyz", health.readyz)
     app.router.add_get("/status", health.status)

@@ -17,25 +17,22 @@ import structlog
 from aiohttp import web
 
 from conductor.api import sse
-from conductor.api.bodies import BodyGate
+from conductor.api.bodies import BodyGate, parsed
+from conductor.api.envelope import REQUEST_ID, STARTED_S, base_headers, json_response
 from conductor.api.middleware import (
     FIRST_BYTE_S,
     KEY,
     MODEL,
     OUTCOME,
     OUTPUT_TOKENS,
-    REQUEST_ID,
-    STARTED_S,
     WORKERS_S,
     Door,
-    base_headers,
-    json_response,
+    declared_label,
 )
-from conductor.chat.request import ChatRequest, parse_chat
+from conductor.chat.request import ChatRequest
 from conductor.core import Body
 from conductor.errors import (
     ApiError,
-    ConductorError,
     InternalError,
     Overloaded,
     UpstreamFailed,
@@ -43,6 +40,7 @@ from conductor.errors import (
     WorkerError,
 )
 from conductor.labels import Lattice
+from conductor.logs import error_name
 from conductor.run.conduct import Conduct, Conducted, plan_text, step_facts
 from conductor.run.executor import Answer
 from conductor.run.failover import TIMEOUTS
@@ -53,7 +51,7 @@ log = structlog.get_logger("api")
 
 
 class ChatHandler:
-    """The endpoint. `hold_s` and `total_s` in seconds."""
+    """The endpoint. `hold_s` in seconds."""
 
     def __init__(
         self,
@@ -63,30 +61,20 @@ class ChatHandler:
         gate: BodyGate,
         door: Door,
         hold_s: float,
-        total_s: float,
     ) -> None:
         self._conduct = conduct
         self._lattice = lattice
         self._gate = gate
         self._door = door
         self._hold_s = hold_s
-        self._total_s = total_s
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         async with self._gate.body(request) as raw:
-            chat = parse_chat(raw)
+            chat = await parsed(raw)
             request[MODEL] = chat.model
             ask = _Ask(request, chat, raw, Conducted(request[REQUEST_ID]))
-            out = _Stream(request)
             try:
-                async with asyncio.timeout(self._total_s):
-                    return await (self._streamed(ask, out) if chat.stream else self._plain(ask))
-            except TimeoutError:
-                late = UpstreamTimeout(
-                    "The request took longer than this appliance allows (limits.total_s)."
-                )
-                await self._failed(out, ask.state, late)
-                return out.response
+                return await (self._streamed(ask) if chat.stream else self._plain(ask))
             finally:
                 if ask.state.run is not None:
                     request[WORKERS_S] = ask.state.run.job.budget.busy_s
@@ -106,8 +94,8 @@ class ChatHandler:
             error.headers.update(self._headers(state))
             raise
 
-    async def _streamed(self, ask: _Ask, out: _Stream) -> web.StreamResponse:
-        request, state = ask.request, ask.state
+    async def _streamed(self, ask: _Ask) -> web.StreamResponse:
+        request, state, out = ask.request, ask.state, _Stream(ask.request)
         hold = asyncio.create_task(self._keep_alive(out, state))
         try:
             async with self._answer(ask) as answer:
@@ -115,41 +103,46 @@ class ChatHandler:
                 await out.open(self._headers(state))
                 request[FIRST_BYTE_S] = time.monotonic() - request[STARTED_S]
                 traced = _traced(request)
-                async for chunk in _visible(answer, ask.chat.include_usage):
+                async for chunk in _chunks(answer):
+                    if not _as_asked(chunk, ask.chat.include_usage):
+                        continue
                     if traced and not chunk["choices"]:
                         chunk = {**chunk, "conductor": self._trace(state)}
                     await out.send(sse.event(chunk))
             await out.end()
-        except (ApiError, WorkerError) as error:
-            await _stop(hold)
-            await self._failed(out, state, error)
         except asyncio.CancelledError:
             await self._cut_short(out)
             raise
+        except ConnectionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - nobody else can still tell the client
+            await _stop(hold)
+            await self._failed(out, state, error)
         finally:
             await _stop(hold)
         return out.response
 
     def _answer(self, ask: _Ask) -> AbstractAsyncContextManager[Answer]:
-        declared = ask.request.headers.get("x-conductor-label")
+        declared = declared_label(ask.request)
         return self._conduct.answer(ask.state, ask.chat, ask.raw, ask.request[KEY], declared)
 
-    async def _failed(self, out: _Stream, state: Conducted, error: ConductorError) -> None:
+    async def _failed(self, out: _Stream, state: Conducted, error: Exception) -> None:
         """Before anything was sent: let the envelope be sent. After: one in-band error, no DONE."""
-        shown = error if isinstance(error, ApiError) else _in_band(error)
         if not out.opened:
-            shown.headers.update(self._headers(state))
-            raise shown
+            if isinstance(error, ApiError):
+                error.headers.update(self._headers(state))
+            raise error
+        shown = error if isinstance(error, ApiError) else _in_band(error)
         log.warning("stream_failed", code=shown.code, failure=_failure(error))
-        await out.send(sse.error_event(shown))
         out.request[OUTCOME] = "failed"
+        await out.break_off(shown)
 
     async def _cut_short(self, out: _Stream) -> None:
         """The client left, or the server stops and its patience is over."""
         out.request[OUTCOME] = "aborted"
         if self._door.draining and out.opened:
             with suppress(ConnectionError):
-                await out.send(sse.error_event(Overloaded("The appliance is stopping.")))
+                await out.break_off(Overloaded("The appliance is stopping."))
 
     async def _keep_alive(self, out: _Stream, state: Conducted) -> None:
         await asyncio.sleep(self._hold_s)
@@ -217,34 +210,47 @@ class _Stream:
         await self.send(sse.DONE)
         await self.response.write_eof()
 
+    async def break_off(self, error: ApiError) -> None:
+        """Say what went wrong, in place of `end`. The connection is not used again."""
+        self.response.force_close()
+        await self.send(sse.error_event(error))
 
-async def _visible(answer: Answer, include_usage: bool) -> AsyncIterator[Body]:
-    """The chunks as this client asked for them: with or without usage."""
+
+def _chunks(answer: Answer) -> AsyncIterator[Body]:
     if answer.chunks is None:
         raise InternalError("The appliance failed to put an answer together.")
-    async for chunk in answer.chunks:
-        if include_usage:
-            yield chunk
-        elif chunk["choices"]:
-            chunk.pop("usage", None)
-            yield chunk
+    return answer.chunks
+
+
+def _as_asked(chunk: Body, include_usage: bool) -> bool:
+    """Whether this client is to see the chunk; it loses its usage if none was asked for."""
+    if not include_usage:
+        chunk.pop("usage", None)
+    return include_usage or bool(chunk["choices"])
 
 
 async def _stop(task: asyncio.Task[None]) -> None:
-    """Cancel and wait; a client that left while being kept alive shows in the main task."""
+    """Cancel and wait; a client that left while being kept alive shows in the main task.
+
+    Not `await task`: that could not tell the end of `task` from the cancellation of whoever waits.
+    """
     task.cancel()
+    await asyncio.wait([task])
     with suppress(asyncio.CancelledError, ConnectionError):
-        await task
+        task.result()
 
 
-def _in_band(error: ConductorError) -> ApiError:
-    if isinstance(error, WorkerError) and error.failure in TIMEOUTS:
+def _in_band(error: Exception) -> ApiError:
+    if not isinstance(error, WorkerError):
+        log.error("unhandled", exc_info=error)
+        return InternalError("The appliance failed. Its log tells more.")
+    if error.failure in TIMEOUTS:
         return UpstreamTimeout("The model stopped answering in time.")
     return UpstreamFailed("The model's answer broke off.")
 
 
-def _failure(error: ConductorError) -> str:
-    return str(error.failure) if isinstance(error, WorkerError) else type(error).__name__
+def _failure(error: Exception) -> str:
+    return str(error.failure) if isinstance(error, WorkerError) else error_name(error)
 
 
 def _traced(request: web.Request) -> bool:

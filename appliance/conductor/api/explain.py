@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from conductor.api.bodies import BodyGate
-from conductor.api.middleware import KEY, MODEL, REQUEST_ID, json_response
-from conductor.chat.request import ChatRequest, parse_chat
+from conductor.api.bodies import BodyGate, parsed
+from conductor.api.envelope import REQUEST_ID, json_response
+from conductor.api.middleware import KEY, MODEL, declared_label
+from conductor.chat.request import ChatRequest
 from conductor.config import Key
 from conductor.core import Body
 from conductor.errors import ApiError
@@ -26,9 +27,9 @@ class ExplainHandler:
 
     async def __call__(self, request: web.Request) -> web.Response:
         async with self._gate.body(request) as raw:
-            chat = parse_chat(raw)
+            chat = await parsed(raw)
             request[MODEL] = chat.model
-            declared = request.headers.get("x-conductor-label")
+            declared = declared_label(request)
             body = await explain(
                 self._intake, self._lattice, chat, raw, request[KEY], declared, request[REQUEST_ID]
             )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import orjson
 from aiohttp import web
 
+from conductor.api.envelope import base_headers, json_response
 from conductor.core import Body
-from conductor.metrics import Metrics
+from conductor.metrics import CONTENT_TYPE, Metrics
 
 Status = Callable[[], Body]
 """What `GET /status` shows; its key `ready` decides `/readyz`."""
@@ -21,23 +21,17 @@ class HealthHandler:
         self._status = status
         self._metrics = metrics
 
-    async def healthz(self, _: web.Request) -> web.Response:
-        return _json({"status": "ok"})
+    async def healthz(self, request: web.Request) -> web.Response:
+        return json_response(request, {"status": "ok"})
 
-    async def readyz(self, _: web.Request) -> web.Response:
+    async def readyz(self, request: web.Request) -> web.Response:
         status = self._status()
         body = {"ready": status["ready"], "reasons": status["reasons"]}
-        return _json(body, 200 if status["ready"] else 503)
+        return json_response(request, body, status=200 if status["ready"] else 503)
 
-    async def status(self, _: web.Request) -> web.Response:
-        return _json(self._status())
+    async def status(self, request: web.Request) -> web.Response:
+        return json_response(request, self._status())
 
-    async def metrics(self, _: web.Request) -> web.Response:
-        return web.Response(
-            body=self._metrics.render(),
-            headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
-        )
-
-
-def _json(body: Body, status: int = 200) -> web.Response:
-    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json")
+    async def metrics(self, request: web.Request) -> web.Response:
+        headers = {**base_headers(request), "Content-Type": CONTENT_TYPE}
+        return web.Response(body=self._metrics.render(), headers=headers)

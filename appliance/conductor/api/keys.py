@@ -9,17 +9,21 @@ from contextlib import contextmanager
 
 from conductor.config import Key
 from conductor.core import SecretRef
-from conductor.errors import InvalidKey, RateLimited
+from conductor.errors import InvalidKey, RateLimited, StartError
 from conductor.secretrefs import Secret
 
 MAX_KEY_BYTES = 512
 
 
 class KeyRing:
-    """The site's keys. `resolve` turns a reference into its secret, once, at start."""
+    """The site's keys. `resolve` turns a reference into its secret, once, at start.
+
+    Raises `StartError` when two keys have one secret: it could not be told who is asking.
+    """
 
     def __init__(self, keys: Iterable[Key], resolve: Callable[[SecretRef], Secret]) -> None:
         self._keys = [(_digest_of(key, resolve), key) for key in keys]
+        _check_distinct(self._keys)
         self._in_flight = {key.id: 0 for _, key in self._keys}
 
     def principal(self, authorization: str | None) -> Key:
@@ -55,6 +59,16 @@ class KeyRing:
             yield
         finally:
             self._in_flight[key.id] -= 1
+
+
+def _check_distinct(keys: Iterable[tuple[bytes, Key]]) -> None:
+    owners: dict[bytes, str] = {}
+    for digest, key in keys:
+        owner = owners.setdefault(digest, key.id)
+        if owner != key.id:
+            raise StartError(
+                f"The keys '{owner}' and '{key.id}' have the same secret: give each its own."
+            )
 
 
 def _digest_of(key: Key, resolve: Callable[[SecretRef], Secret]) -> bytes:

@@ -7,16 +7,22 @@ with a stack trace, a plain text or somebody else's words.
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
-import orjson
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
+from conductor.api.envelope import (
+    REQUEST_ID,
+    STARTED_S,
+    base_headers,
+    begin,
+    error_response,
+)
 from conductor.api.keys import KeyRing
 from conductor.config import Key
 from conductor.errors import (
@@ -26,16 +32,13 @@ from conductor.errors import (
     MethodNotAllowed,
     NotFound,
     Overloaded,
-    TooLarge,
 )
 from conductor.logs import error_name
 from conductor.metrics import Metrics
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-REQUEST_ID = web.RequestKey("request_id", str)
 KEY = web.RequestKey("key", Key)
-STARTED_S = web.RequestKey("started_s", float)
 MODEL = web.RequestKey("model", str)
 FIRST_BYTE_S = web.RequestKey("first_byte_s", float)
 OUTCOME = web.RequestKey("outcome", str)
@@ -49,25 +52,38 @@ log = structlog.get_logger("api")
 
 
 class Door:
-    """How many requests are inside, and whether new ones are let in."""
+    """Which requests are inside, and whether new ones are let in."""
 
     def __init__(self) -> None:
-        self.inside = 0
         self.draining = False
+        self.closed = False
         self.empty = asyncio.Event()
         self.empty.set()
+        self._inside: set[asyncio.Task[object] | None] = set()
+
+    @property
+    def inside(self) -> int:
+        return len(self._inside)
 
     @contextmanager
     def passed(self) -> Iterator[None]:
-        """Be counted as inside."""
-        self.inside += 1
+        """The current task counts as inside."""
+        task = asyncio.current_task()
+        self._inside.add(task)
         self.empty.clear()
         try:
             yield
         finally:
-            self.inside -= 1
-            if not self.inside:
+            self._inside.discard(task)
+            if not self._inside:
                 self.empty.set()
+
+    def clear(self) -> None:
+        """Cancel whatever is inside. For good: nothing is let in again."""
+        self.draining = self.closed = True
+        for task in self._inside:
+            if task is not None:
+                task.cancel()
 
 
 def edge(ring: KeyRing, metrics: Metrics, door: Door) -> Middleware:
@@ -75,15 +91,14 @@ def edge(ring: KeyRing, metrics: Metrics, door: Door) -> Middleware:
 
     @web.middleware
     async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-        request[REQUEST_ID] = f"req_{secrets.token_hex(12)}"
-        request[STARTED_S] = time.monotonic()
-        if request.path in OPEN_PATHS:
-            return await handler(request)
+        begin(request)
+        if request.path.rstrip("/") in OPEN_PATHS:
+            return await _enveloped(request, handler)
         with structlog.contextvars.bound_contextvars(request_id=request[REQUEST_ID]), door.passed():
             metrics.request_began()
             response: web.StreamResponse | None = None
             try:
-                response = await _guarded(request, handler, ring, door)
+                response = await _enveloped(request, partial(_admit, ring, door, handler))
                 return response
             finally:
                 _finish(request, response, metrics)
@@ -91,32 +106,63 @@ def edge(ring: KeyRing, metrics: Metrics, door: Door) -> Middleware:
     return middleware
 
 
-async def _guarded(
-    request: web.Request, handler: Handler, ring: KeyRing, door: Door
+@web.middleware
+async def open_edge(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The middleware of the admin listener: no key, no count, the same form of errors."""
+    begin(request)
+    return await _enveloped(request, handler)
+
+
+async def _admit(
+    ring: KeyRing, door: Door, handler: Handler, request: web.Request
 ) -> web.StreamResponse:
+    if door.draining:
+        raise _stopping()
+    request[KEY] = ring.principal(request.headers.get("Authorization"))
+    with ring.admitted(request[KEY]):
+        try:
+            return await handler(request)
+        except asyncio.CancelledError:
+            if door.closed and not _begun(request):
+                raise _stopping() from None
+            raise
+
+
+def _stopping() -> Overloaded:
+    headers = {"Connection": "close"}
+    return Overloaded("The appliance is stopping.", retry_after_s=5, headers=headers)
+
+
+def _begun(request: web.Request) -> bool:
+    """Whether the head of an answer is out, so that no other answer can follow."""
+    return request.writer.output_size > 0
+
+
+async def _enveloped(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """What `handler` answers; whatever it raises, as an envelope."""
     try:
         _routed(request)
         if request.method == "OPTIONS":
             return _options(request)
-        if door.draining:
-            raise Overloaded(
-                "The appliance is stopping.", retry_after_s=5, headers={"Connection": "close"}
-            )
-        request[KEY] = ring.principal(request.headers.get("Authorization"))
-        with ring.admitted(request[KEY]):
-            response = await handler(request)
+        return await handler(request)
     except ApiError as error:
         return error_response(request, error)
-    except web.HTTPRequestEntityTooLarge:
-        return error_response(request, TooLarge("The request body is too large."))
     except web.HTTPException:
         return error_response(request, BadRequest("The request cannot be served as sent."))
     except (ConnectionError, asyncio.CancelledError):
         raise
     except Exception as error:  # noqa: BLE001 - the boundary: whatever escapes becomes a 500
         log.error("unhandled", error=error_name(error), where=_where(error))
+        if _begun(request):
+            raise ConnectionResetError from None
         return error_response(request, InternalError("The appliance failed. Its log tells more."))
-    return response
+
+
+def declared_label(request: web.Request) -> str | None:
+    """What the header `x-conductor-label` says. Sent twice it is no label, so that neither of the
+    two is overlooked."""
+    given = request.headers.getall("x-conductor-label", [])
+    return ", ".join(given) if given else None
 
 
 def _routed(request: web.Request) -> None:
@@ -137,40 +183,6 @@ def _options(request: web.Request) -> web.Response:
     methods = fault.allowed_methods if isinstance(fault, web.HTTPMethodNotAllowed) else set()
     allowed = ", ".join(sorted({*methods, "OPTIONS"}))
     return web.Response(status=204, headers={"Allow": allowed, **base_headers(request)})
-
-
-def base_headers(request: web.Request) -> dict[str, str]:
-    """Headers on every answer and error."""
-    elapsed_ms = round((time.monotonic() - request[STARTED_S]) * 1000)
-    return {
-        "x-request-id": request[REQUEST_ID],
-        "openai-processing-ms": str(elapsed_ms),
-        "openai-version": "2020-10-01",
-    }
-
-
-def json_response(
-    request: web.Request,
-    body: object,
-    *,
-    status: int = 200,
-    headers: Mapping[str, str] | None = None,
-) -> web.Response:
-    """A JSON answer with the common headers."""
-    return web.Response(
-        body=orjson.dumps(body),
-        status=status,
-        content_type="application/json",
-        headers={**base_headers(request), **(headers or {})},
-    )
-
-
-def error_response(request: web.Request, error: ApiError) -> web.Response:
-    """The envelope of `error`."""
-    response = json_response(request, error.envelope(), status=error.status, headers=error.headers)
-    if error.headers.get("Connection") == "close":
-        response.force_close()
-    return response
 
 
 def _finish(request: web.Request, response: web.StreamResponse | None, metrics: Metrics) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from conductor.api.middleware import KEY, json_response
+from conductor.api.envelope import json_response
+from conductor.api.middleware import KEY
 from conductor.config import Key
 from conductor.core import Body
-from conductor.errors import ModelNotFound
-from conductor.selection import CONDUCTOR_MODELS
+from conductor.selection import CONDUCTOR_MODELS, unknown
 from conductor.workers.pool import Pool
 
 
@@ -27,11 +27,9 @@ class ModelsHandler:
         return json_response(request, {"object": "list", "data": data})
 
     async def get(self, request: web.Request) -> web.Response:
-        name = request.match_info["id"]
+        name = request.match_info["id"].rstrip("/")
         if name not in self._objects or not _may_use(request[KEY], name):
-            raise ModelNotFound(
-                "The model does not exist or you do not have access to it.", param="model"
-            )
+            raise unknown(name)
         return json_response(request, self._objects[name])
 
 

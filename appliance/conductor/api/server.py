@@ -25,6 +25,7 @@ from conductor.api.health import HealthHandler
 from conductor.api.keys import KeyRing
 from conductor.api.middleware import Door
 from conductor.api.models import ModelsHandler
+from conductor.api.protocol import Runner
 from conductor.config import Site
 from conductor.core import Body
 from conductor.errors import StartError
@@ -33,6 +34,13 @@ from conductor.secretrefs import resolve
 from conductor.unixsocket import listening
 
 BACKLOG = 2048
+
+LAST_WORD_S = 2.0
+"""For ended requests to tell their clients so, when the time to drain is over."""
+
+STALLED_READER_S = 120.0
+"""A client that takes no byte of its answer for so long is cut off by the kernel: neither the
+event loop nor a timer of a request notices that somebody just does not read."""
 
 log = structlog.get_logger("serve")
 
@@ -47,11 +55,19 @@ class Server:
     admin_port: int
 
     async def drain(self, limit_s: float) -> None:
-        """Take no new requests; wait until none is under way, at most `limit_s`."""
+        """Take no new requests; wait until none is under way, at most `limit_s`. What then still
+        runs is told so and ended."""
         self.door.draining = True
         log.info("draining", limit_s=limit_s)
+        if not await self._emptied(limit_s):
+            log.warning("drain_over", ended=self.door.inside)
+            self.door.clear()
+            await self._emptied(LAST_WORD_S)
+
+    async def _emptied(self, limit_s: float) -> bool:
         with suppress(TimeoutError):
             await asyncio.wait_for(self.door.empty.wait(), limit_s)
+        return not self.door.inside
 
 
 async def serve(site: Site) -> None:
@@ -69,14 +85,9 @@ async def serving(site: Site) -> AsyncIterator[Server]:
     door = Door()
     ring = KeyRing(site.appliance.keys, resolve)
     async with services(site) as parts, AsyncExitStack() as stack:
-        admin = web.AppRunner(admin_app(_health(parts, door)), access_log=None)
+        admin = Runner(admin_app(_health(parts, door)))
         # handler_cancellation: a client that leaves is not noticed without it (off by default).
-        runner = web.AppRunner(
-            _api(parts, ring, door),
-            handler_cancellation=True,
-            access_log=None,
-            shutdown_timeout=1.0,
-        )
+        runner = Runner(_api(parts, ring, door), handler_cancellation=True, shutdown_timeout=1.0)
         for one in (admin, runner):
             await one.setup()
             stack.push_async_callback(one.cleanup)
@@ -110,7 +121,6 @@ def _api(parts: Services, ring: KeyRing, door: Door) -> web.Application:
         gate=gate,
         door=door,
         hold_s=appliance.api.hold_s,
-        total_s=appliance.limits.total_s,
     )
     handlers = Handlers(
         chat=chat,
@@ -137,6 +147,8 @@ async def _listen(runner: web.AppRunner, host: str, port: int) -> int:
     try:
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        stalled_ms = round(STALLED_READER_S * 1000)  # accepted connections inherit it
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stalled_ms)
         listener.bind((host, port))
     except OSError as error:
         raise StartError(

@@ -41,8 +41,12 @@ def check_messages(messages: Any) -> None:
 def question_of(messages: list[Body]) -> str:
     """The text of the last user message, or of the last message when there is none; bounded."""
     users = [message for message in messages if message["role"] == "user"]
-    last = users[-1] if users else messages[-1]
-    return "\n".join(_texts(last.get("content")))[:MAX_QUESTION_CHARS]
+    return last_text(users or messages)[:MAX_QUESTION_CHARS]
+
+
+def last_text(messages: list[Body]) -> str:
+    """The text of the last message."""
+    return "\n".join(_texts(messages[-1].get("content")))
 
 
 def is_plain(messages: list[Body]) -> bool:

@@ -61,10 +61,11 @@ class PlanPool:
 
     @classmethod
     def of(cls, request: PlanRequest) -> PlanPool:
-        """The pool of a first round. More steps than the language knows are not offered."""
+        """The pool of a first round. More steps than the language knows are not offered, nor is
+        `redact`, for which no declassifier exists yet."""
         return cls(
             workers=len(request.candidates),
-            builtins=frozenset() if request.one_step else frozenset(Builtin),
+            builtins=frozenset() if request.one_step else frozenset({Builtin.VOTE}),
             max_steps=1 if request.one_step else min(request.max_steps, MAX_STEPS),
             excluded=request.excluded,
         )

@@ -1,12 +1,8 @@
-"""Answers in wire form: one that the appliance gives itself, and usage summed over all steps.
-
-The client's `usage` is what its request cost in tokens, over every step of the plan, so that no
-orchestration token is hidden.
-"""
+"""Answers in wire form: one that the appliance gives itself, and how a streamed one begins."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 
 from conductor.core import Body, Usage
@@ -32,7 +28,7 @@ class Said:
             "usage": usage_body(self.usage),
         }
 
-    async def chunks(self) -> AsyncIterator[Body]:
+    async def chunks(self) -> AsyncGenerator[Body, None]:
         """The same as a stream, with its usage chunk at the end."""
         head = self._head("chat.completion.chunk")
         for delta, finish in (
@@ -57,16 +53,26 @@ def usage_body(usage: Usage) -> Body:
     }
 
 
-def with_usage(body: Body, earlier: Usage) -> Body:
-    """`body`, an answer or a chunk, with what earlier steps used added to its usage, if any."""
-    usage = body.get("usage")
-    if not usage or not (earlier.prompt_tokens or earlier.completion_tokens):
-        return body
-    own = Usage(usage["prompt_tokens"], usage["completion_tokens"])
-    return {**body, "usage": {**usage, **usage_body(own + earlier)}}
-
-
-async def add_usage(chunks: AsyncIterator[Body], earlier: Usage) -> AsyncIterator[Body]:
-    """`with_usage` for every chunk of a stream."""
+async def until_content(chunks: AsyncIterator[Body]) -> list[Body]:
+    """Read chunks up to and including the first that carries content or ends a choice."""
+    head: list[Body] = []
     async for chunk in chunks:
-        yield with_usage(chunk, earlier)
+        head.append(chunk)
+        if any(_has_content(choice) for choice in chunk["choices"]):
+            return head
+    return head
+
+
+async def chained(head: list[Body], rest: AsyncIterator[Body]) -> AsyncGenerator[Body, None]:
+    """First `head`, then `rest`."""
+    for chunk in head:
+        yield chunk
+    async for chunk in rest:
+        yield chunk
+
+
+def _has_content(choice: Body) -> bool:
+    delta = choice["delta"]
+    return choice["finish_reason"] is not None or any(
+        value for key, value in delta.items() if key != "role"
+    )

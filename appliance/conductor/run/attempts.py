@@ -10,19 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 from conductor.audit import AuditLog
-from conductor.core import Body, Call, Caller, Failure, Usage, Worker
+from conductor.core import Body, Call, Caller, Failure, Reply, Usage, Worker
 from conductor.errors import PolicyBlocked, WorkerError
 from conductor.labels import Label
 from conductor.metrics import Metrics
 from conductor.policy.decide import decide
 from conductor.policy.document import Policy
+from conductor.run.answers import chained, until_content
 from conductor.run.budget import BYTES_PER_TOKEN_HIGH, Allowance, Budget, estimate_tokens
-from conductor.run.failover import Move, final_error, next_move
+from conductor.run.failover import UNBILLED, Route, final_error
 from conductor.run.permits import PermitDesk
 from conductor.run.stream import ChunkShaper, shape_plain
 from conductor.workers.pool import Pool
@@ -54,12 +55,16 @@ class Ask:
     """Exact bytes for a worker and a bound on its output tokens."""
     prompt_bytes: int
     wanted_tokens: int | None
+    choices: int
+    """How many answers are wanted at once (`n`); each may have as many output tokens."""
     stream: bool
     answer_id: str
     created: int
     budget: Budget
     durable: asyncio.Future[None]
     """Resolves when the request's decision is on disk."""
+    earlier: Usage
+    """What other steps have used; the client is told the sum."""
     tried: list[Tried] = field(default_factory=list)
 
 
@@ -88,7 +93,8 @@ class _Attempt:
     def used(self) -> Usage:
         if self.usage is not None:
             return self.usage()
-        if self.sent and self.worker.remote:  # the vendor may bill what it got
+        # A vendor may bill what it has begun to work on.
+        if self.sent and self.worker.remote and self.outcome not in UNBILLED:
             return Usage(estimate_tokens(self.ask.prompt_bytes), 0, estimated=True)
         return Usage()
 
@@ -120,34 +126,28 @@ class Attempts:
         Leaving the context aborts what still runs and settles the budget. Raises `ApiError` when no
         permitted worker answered; a failure after content began comes out of `Begun.chunks`.
         """
-        order = self._permitted(ask)
-        errors: list[WorkerError] = []
-        place, tries = 0, 0
+        route = Route(ask.order)
         while True:
-            worker = order[place]
-            tries += 1
+            route.waiting = self._permitted(ask, route.waiting)
             async with AsyncExitStack() as stack:
                 try:
-                    begun = await self._enter(stack, ask, worker)
+                    begun = await self._enter(stack, ask, route.waiting[0])
                 except WorkerError as error:
-                    errors.append(error)
+                    failed = error
                 else:
                     yield begun
                     return
-            move = next_move(errors[-1].failure, tries, others_left=place + 1 < len(order))
-            if move is Move.STOP:
-                raise self._final(order, errors) from errors[-1]
-            if move is Move.NEXT:
-                place, tries = place + 1, 0
+            if not route.goes_on_after(failed):
+                raise self._final(route) from failed
 
-    def _permitted(self, ask: Ask) -> list[Worker]:
-        """The candidates that policy allows for this step's label; raises when there is none."""
-        verdicts = [(worker, decide(self.policy, ask.label, worker)) for worker in ask.order]
+    def _permitted(self, ask: Ask, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
+        """Those that policy allows now for this step's label; raises when there is none."""
+        verdicts = [(worker, decide(self.policy, ask.label, worker)) for worker in workers]
         for worker, verdict in verdicts:
             if not verdict.allow:
                 ask.tried.append(Tried(worker.id, DENIED, Usage(), 0.0, 0))
                 self.metrics.blocked(verdict.rule)
-        allowed = [worker for worker, verdict in verdicts if verdict.allow]
+        allowed = tuple(worker for worker, verdict in verdicts if verdict.allow)
         if not allowed:
             rule = verdicts[0][1].rule if verdicts else "baseline"
             raise PolicyBlocked(
@@ -157,13 +157,11 @@ class Attempts:
         return allowed
 
     async def _enter(self, stack: AsyncExitStack, ask: Ask, worker: Worker) -> Begun:
-        verdict = decide(self.policy, ask.label, worker)
-        if not verdict.allow:  # cannot happen after _permitted, and must not be assumed
-            raise WorkerError(Failure.PERMIT, "denied")
-        if not self.pool.routable(worker):
-            ask.tried.append(Tried(worker.id, Failure.OPEN, Usage(), 0.0, 0))
-            raise WorkerError(Failure.OPEN, retry_after_s=self.pool.reopen_in_s(worker))
-        allowance = ask.budget.open(worker, ask.prompt_bytes, ask.wanted_tokens)
+        unfit = self._unfit(ask, worker)
+        if unfit is not None:
+            ask.tried.append(Tried(worker.id, unfit.failure, Usage(), 0.0, 0))
+            raise unfit
+        allowance = ask.budget.open(worker, ask.prompt_bytes, ask.wanted_tokens, ask.choices)
         attempt = _Attempt(ask, worker, allowance, time.monotonic())
         stack.callback(self._settle, attempt)
         try:
@@ -175,29 +173,56 @@ class Attempts:
                 self.desk.forget_epoch()
             raise
 
+    def _unfit(self, ask: Ask, worker: Worker) -> WorkerError | None:
+        """Why the worker is not even tried: its breaker is open, or the prompt cannot fit, which
+        its tokeniser need not find out. Comes before the budget: a prompt is too long for a model
+        first, and too long for the site's limits after that."""
+        if not self.pool.routable(worker):
+            return WorkerError(Failure.OPEN, retry_after_s=self.pool.reopen_in_s(worker))
+        window = worker.limits.context_tokens
+        if ask.prompt_bytes > window * BYTES_PER_TOKEN_HIGH:
+            tokens = estimate_tokens(ask.prompt_bytes)
+            return WorkerError(Failure.CONTEXT_LENGTH, "estimated", window=(window, tokens))
+        return None
+
     async def _send(self, stack: AsyncExitStack, attempt: _Attempt) -> Begun:
         ask, worker = attempt.ask, attempt.worker
-        _check_window(ask, worker)
         body = ask.body(worker, attempt.allowance.output_tokens)
         await stack.enter_async_context(self.pool.slot(worker))
         permit = await self._permit(ask, worker, body) if worker.remote else None
         call = Call(ask.request_id, body, ask.stream, permit, ask.budget.seconds_left())
         attempt.sent = True
         reply = await stack.enter_async_context(self.caller.call(worker, call))
-        if not ask.stream:
-            plain, usage = shape_plain(
-                await reply.json(), id=ask.answer_id, created=ask.created, model=worker.id
-            )
-            attempt.usage = lambda: usage
-            self._succeeded(attempt)
-            return Begun(worker, body=plain)
-        shaper = ChunkShaper(
-            id=ask.answer_id, created=ask.created, model=worker.id, include_usage=True
+        if ask.stream:
+            return await self._streamed(stack, attempt, reply)
+        plain, usage = shape_plain(
+            await reply.json(),
+            id=ask.answer_id,
+            created=ask.created,
+            model=worker.id,
+            prompt_tokens=estimate_tokens(ask.prompt_bytes),
+            earlier=ask.earlier,
         )
-        chunks = self._chunks(attempt, shaper, reply.events())
-        head = await _until_content(chunks)
+        self._succeeded(attempt, lambda: usage)
+        return Begun(worker, body=plain)
+
+    async def _streamed(self, stack: AsyncExitStack, attempt: _Attempt, reply: Reply) -> Begun:
+        """Read up to the first content. Every generator is closed with the attempt, not by chance:
+        what a client left unread must not run on."""
+        ask, worker = attempt.ask, attempt.worker
+        shaper = ChunkShaper(
+            id=ask.answer_id,
+            created=ask.created,
+            model=worker.id,
+            include_usage=True,
+            prompt_tokens=estimate_tokens(ask.prompt_bytes),
+        )
+        events = await stack.enter_async_context(aclosing(reply.events()))
+        chunks = await stack.enter_async_context(aclosing(self._chunks(attempt, shaper, events)))
+        head = await until_content(chunks)
         attempt.usage = lambda: shaper.usage
-        return Begun(worker, chunks=_chain(head, chunks))
+        rest = await stack.enter_async_context(aclosing(chained(head, chunks)))
+        return Begun(worker, chunks=rest)
 
     async def _permit(self, ask: Ask, worker: Worker, body: bytes) -> str:
         """Mint a permit once the decision, and the intent to send, are both on disk."""
@@ -223,23 +248,23 @@ class Attempts:
 
     async def _chunks(
         self, attempt: _Attempt, shaper: ChunkShaper, events: AsyncIterator[Body]
-    ) -> AsyncIterator[Body]:
+    ) -> AsyncGenerator[Body, None]:
         try:
             async for event in events:
                 for chunk in shaper.feed(event):
                     yield chunk
-            closing = shaper.finish()
+            closing = shaper.finish(attempt.ask.earlier)
         except WorkerError as error:
             attempt.outcome = error.failure
             if attempt.usage is not None:  # earlier failures are reported by _enter
                 self.pool.report(attempt.worker, error)
             raise
-        self._succeeded(attempt)
+        self._succeeded(attempt, lambda: shaper.usage)
         for chunk in closing:
             yield chunk
 
-    def _succeeded(self, attempt: _Attempt) -> None:
-        attempt.outcome = OK
+    def _succeeded(self, attempt: _Attempt, usage: Callable[[], Usage]) -> None:
+        attempt.outcome, attempt.usage = OK, usage
         self.pool.report(attempt.worker, None)
         self._settle(attempt)
 
@@ -258,43 +283,14 @@ class Attempts:
         self.metrics.attempt(worker.id, attempt.outcome, seconds)
         self.metrics.spent(worker.id, usage, cost)
 
-    def _final(self, order: list[Worker], errors: list[WorkerError]) -> Exception:
-        waits = [error.retry_after_s for error in errors if error.retry_after_s is not None]
-        waits += [self.pool.reopen_in_s(worker) for worker in order]
+    def _final(self, route: Route) -> Exception:
         return final_error(
-            errors,
-            only_local=not any(worker.remote for worker in order),
-            retry_after_s=max(1.0, min((w for w in waits if w > 0), default=1.0)),
+            route.errors,
+            only_local=not any(worker.remote for worker, _ in route.failed),
+            retry_after_s=max(1.0, min(self._wait_s(route, worker) for worker, _ in route.failed)),
         )
 
-
-def _check_window(ask: Ask, worker: Worker) -> None:
-    """Refuse what cannot fit, before its tokeniser is kept busy with it."""
-    window = worker.limits.context_tokens
-    if ask.prompt_bytes > window * BYTES_PER_TOKEN_HIGH:
-        tokens = estimate_tokens(ask.prompt_bytes)
-        raise WorkerError(Failure.CONTEXT_LENGTH, "estimated", window=(window, tokens))
-
-
-async def _until_content(chunks: AsyncIterator[Body]) -> list[Body]:
-    """Read chunks up to and including the first that carries content or ends a choice."""
-    head: list[Body] = []
-    async for chunk in chunks:
-        head.append(chunk)
-        if any(_has_content(choice) for choice in chunk["choices"]):
-            return head
-    return head
-
-
-def _has_content(choice: Body) -> bool:
-    delta = choice["delta"]
-    return choice["finish_reason"] is not None or any(
-        value for key, value in delta.items() if key != "role"
-    )
-
-
-async def _chain(head: list[Body], rest: AsyncIterator[Body]) -> AsyncIterator[Body]:
-    for chunk in head:
-        yield chunk
-    async for chunk in rest:
-        yield chunk
+    def _wait_s(self, route: Route, worker: Worker) -> float:
+        """When `worker` may be tried again: by its breaker, and by its own word."""
+        stated = [error.retry_after_s or 0.0 for tried, error in route.failed if tried is worker]
+        return max(self.pool.reopen_in_s(worker), *stated)

@@ -42,6 +42,7 @@ class Allowance:
     """Room granted to one attempt, held until `Budget.settle` gives the rest back."""
 
     output_tokens: int
+    """Of one answer; `tokens` counts those of all."""
     tokens: int
     cost_usd: float
 
@@ -76,28 +77,34 @@ class Budget:
             )
         return left
 
-    def open(self, worker: Worker, prompt_bytes: int, wanted: int | None) -> Allowance:
-        """Reserve one call to `worker`.
+    def open(
+        self, worker: Worker, prompt_bytes: int, wanted: int | None, choices: int = 1
+    ) -> Allowance:
+        """Reserve one call to `worker`, for `choices` answers to the same prompt.
 
-        `wanted` is the client's own bound on output tokens. The allowance caps it by what the
-        worker may write and by the tokens and the money that are left. Raises `BudgetExhausted`
-        when a limit leaves no room for a single token.
+        `wanted` is the client's own bound on the output tokens of an answer. The allowance caps it
+        by what the worker may write and by the tokens and the money that are left. Raises
+        `BudgetExhausted` when a limit leaves no room for a single token.
         """
         if self.calls >= self.limits.max_calls:
             raise _exhausted("calls", self.limits.max_calls)
         prompt = estimate_tokens(prompt_bytes)
         dear = math.ceil(prompt_bytes / BYTES_PER_TOKEN_LOW)
         by_tokens = self.limits.max_tokens - self._tokens_used() - prompt
-        room = min(worker.limits.max_output_tokens, by_tokens, self._affordable(worker, dear))
-        if wanted is not None:
-            room = min(room, wanted)
+        by_money = self._affordable(worker.price, dear)
+        most = worker.limits.max_output_tokens if wanted is None else wanted
+        most = min(most, worker.limits.max_output_tokens)
+        room = int(min(most, by_tokens / choices, by_money / choices))
+        if by_tokens < choices:
+            raise _exhausted("tokens", self.limits.max_tokens)
         if room < 1:
-            raise _exhausted("tokens or money", self.limits.max_tokens)
+            raise _exhausted("money, in USD", self.limits.max_cost_usd)
         self.calls += 1
         if not self._active:
             self._busy_since_s = self.clock()
         self._active += 1
-        granted = Allowance(room, prompt + room, worker.price.cost_usd(Usage(dear, room)))
+        written = room * choices
+        granted = Allowance(room, prompt + written, worker.price.cost_usd(Usage(dear, written)))
         self._held_tokens += granted.tokens
         self._held_usd += granted.cost_usd
         return granted
@@ -117,18 +124,18 @@ class Budget:
     def _tokens_used(self) -> int:
         return self.spent.prompt_tokens + self.spent.completion_tokens + self._held_tokens
 
-    def _affordable(self, worker: Worker, prompt_tokens: int) -> int:
-        price = worker.price
+    def _affordable(self, price: Price, prompt_tokens: int) -> float:
+        """Output tokens that the money left pays for, behind such a prompt."""
         left = self.limits.max_cost_usd - self.cost_usd - self._held_usd
-        left -= prompt_tokens * price.input_usd_per_mtok / 1e6
-        if left < 0 and (price.input_usd_per_mtok or price.output_usd_per_mtok):
+        left -= price.cost_usd(Usage(prompt_tokens))
+        if not price.input_usd_per_mtok and not price.output_usd_per_mtok:
+            return math.inf
+        if left < 0:
             return 0
-        if not price.output_usd_per_mtok:
-            return worker.limits.max_output_tokens
-        return int(left * 1e6 / price.output_usd_per_mtok)
+        return left * 1e6 / price.output_usd_per_mtok if price.output_usd_per_mtok else math.inf
 
 
-def _exhausted(what: str, limit: int) -> BudgetExhausted:
+def _exhausted(what: str, limit: float) -> BudgetExhausted:
     return BudgetExhausted(
         f"This request reached its limit on {what} ({limit}). Ask for less in one request, or have "
         "the operator raise it under limits: in appliance.yaml."

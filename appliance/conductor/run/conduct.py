@@ -12,15 +12,15 @@ import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from conductor.audit import AuditLog
 from conductor.chat.request import ChatRequest
 from conductor.config import Key
-from conductor.errors import ApiError, AuditError, AuditUnavailable
+from conductor.errors import ApiError, AuditError, AuditUnavailable, UpstreamTimeout
 from conductor.labels import Lattice
-from conductor.ledger import Ledger, to_musd
+from conductor.ledger import Ledger, Reservation, to_musd
 from conductor.metrics import Metrics
 from conductor.plan.language import Plan
 from conductor.policy.document import Policy
@@ -38,6 +38,8 @@ class Conducted:
     judged: Judged | None = None
     drafted: Drafted | None = None
     run: Run | None = None
+    decided: bool = False
+    """Whether the decision record was posted."""
 
 
 class Conduct:
@@ -70,10 +72,17 @@ class Conduct:
         started_s = time.monotonic()
         outcome = "failed"
         try:
-            async with self._answer(state, request, raw, key, declared) as answer:
+            async with (
+                asyncio.timeout(self._limits.total_s),
+                self._answer(state, request, raw, key, declared) as answer,
+            ):
                 yield answer
             outcome = "completed"
-        except asyncio.CancelledError:
+        except TimeoutError:
+            raise UpstreamTimeout(
+                "The request took longer than this appliance allows (limits.total_s)."
+            ) from None
+        except (asyncio.CancelledError, ConnectionError):  # the client left, seen early or late
             outcome = "aborted"
             raise
         except AuditError:
@@ -86,7 +95,7 @@ class Conduct:
             outcome = "denied" if error.status in (401, 403) else "failed"
             raise
         finally:
-            self._record_outcome(state, outcome, key, started_s)
+            self._record_outcome(state, request, key, outcome, started_s)
 
     @asynccontextmanager
     async def _answer(
@@ -96,9 +105,11 @@ class Conduct:
         judged = state.judged = await self._intake.judge(request, raw, key, declared)
         self._metrics.scanned(time.monotonic() - began_s, judged.scan.unscanned)
         self._metrics.labelled(self._policy.lattice.levels[judged.label.level])
-        budget = Budget(self._limits, time.monotonic)
+        spent = self._ledger.remaining_usd(key.id) == 0
         try:
-            drafted = state.drafted = await self._intake.draft(request, judged, state.request_id)
+            drafted = state.drafted = await self._intake.draft(
+                request, judged, state.request_id, free_only=spent
+            )
         except ApiError:
             if judged.denial is not None:
                 self._metrics.blocked(judged.denial.rule)
@@ -106,9 +117,8 @@ class Conduct:
             raise
         planned = drafted.planned
         self._metrics.planned(planned.engine, planned.where, planned.why or "")
-        paid = any(w.price.input_usd_per_mtok or w.price.output_usd_per_mtok
-                   for w in drafted.candidates)  # fmt: skip
-        with self._ledger.reserve(key.id, self._limits.max_cost_usd if paid else 0.0) as held:
+        with self._reserve(key, drafted) as held:
+            budget = Budget(replace(self._limits, max_cost_usd=held.musd / 1e6), time.monotonic)
             durable = self._decide(state, key, request.model, held.musd)
             state.run = Run(self._job(state, request, judged, drafted, budget, durable))
             try:
@@ -116,6 +126,16 @@ class Conduct:
                     yield answer
             finally:
                 held.settle(budget.cost_usd)
+
+    def _reserve(self, key: Key, drafted: Drafted) -> Reservation:
+        """Put aside the most that this request may cost: nothing when all candidates are free,
+        else its limit, or what the key has left today if that is less. Raises `BudgetExhausted`
+        when that is nothing."""
+        if all(worker.price.free for worker in drafted.candidates):
+            return self._ledger.reserve(key.id, 0.0)
+        left = self._ledger.remaining_usd(key.id)
+        most = self._limits.max_cost_usd
+        return self._ledger.reserve(key.id, min(left, most) if left else most)
 
     def _job(
         self,
@@ -165,11 +185,16 @@ class Conduct:
             reserved_musd=reserved_musd,
         )  # fmt: skip
         posted.add_done_callback(_looked_at)
+        state.decided = True
         return posted
 
-    def _record_outcome(self, state: Conducted, outcome: str, key: Key, started_s: float) -> None:
+    def _record_outcome(
+        self, state: Conducted, request: ChatRequest, key: Key, outcome: str, started_s: float
+    ) -> None:
         if state.judged is None:  # no decision was made, so there is none to close
             return
+        if not state.decided:  # it ended between the two: out of budget, or the client left
+            self._decide(state, key, request.model, 0)
         posted = self._audit.post(
             "outcome",
             request=state.request_id,

@@ -2,8 +2,9 @@
 
 Labels flow with the data. The plan itself was made from the question, so every step's input is
 labelled at least as the request was (its control label); it is joined with the labels of all
-answers that its access list shows it. An answer carries its step's label, raised by whatever
-detectors find in it. Only a declassifier could lower a label, and none exists yet.
+answers that its access list shows it, and raised by what only shows where they meet. An answer
+carries its step's label, raised by whatever detectors find in it. Only a declassifier could lower a
+label, and none exists yet.
 
 Steps that the last one does not depend on are not run. Nothing of an earlier step reaches the
 client; leaving `answer()` cancels every step and aborts every upstream call.
@@ -13,22 +14,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field, replace
 
+from conductor.chat.messages import last_text
 from conductor.chat.request import ChatRequest, outgoing
 from conductor.core import Body, Usage, Worker
 from conductor.detect.scan import Scanner
-from conductor.errors import ApiError
+from conductor.errors import ConductorError, InternalError
 from conductor.labels import Label, join_all
 from conductor.plan.language import Builtin, Step, resolve
 from conductor.planner.engine import Planned
 from conductor.policy.decide import classify
 from conductor.policy.document import Policy
-from conductor.run.answers import Said, add_usage, with_usage
+from conductor.run.answers import Said
 from conductor.run.attempts import Ask, Attempts, Tried
 from conductor.run.budget import Budget
-from conductor.run.messages import Shown, answer_text, step_messages
+from conductor.run.messages import Shown, added_bytes, answer_text, seams, step_messages
 from conductor.workers.builtin import vote
 
 
@@ -111,24 +113,22 @@ class Executor:
     async def answer(self, run: Run) -> AsyncIterator[Answer]:
         """Run all earlier steps, then enter with the last one's answer.
 
-        Raises `ApiError` when a step that the answer needs failed at every permitted worker.
+        Raises `ApiError` when a step that the answer needs failed at every permitted worker,
+        `AuditError` when what must be recorded cannot be.
         """
         steps = run.job.planned.plan.steps
         last = len(steps) - 1
         await self._earlier(run, _needed(steps) - {last})
+        await self._label(run, last)
         if steps[last].worker is Builtin.VOTE:
             await asyncio.shield(run.job.durable)
-            yield self._vote(run, last)
+            async with self._vote(run, last) as answer:
+                yield answer
             return
         async with self._attempts.begin(self._ask(run, last, final=True)) as begun:
             run.answered_by = run.records[last].worker = begun.worker.id
             await asyncio.shield(run.job.durable)
-            earlier = sum((r.usage for i, r in run.records.items() if i != last), Usage())
-            yield Answer(
-                begun.worker.id,
-                begun.body and with_usage(begun.body, earlier),
-                begun.chunks and add_usage(begun.chunks, earlier),
-            )
+            yield Answer(begun.worker.id, begun.body, begun.chunks)
 
     async def _earlier(self, run: Run, wanted: set[int]) -> None:
         if not wanted:
@@ -138,13 +138,14 @@ class Executor:
             async with asyncio.TaskGroup() as group:
                 for index in sorted(wanted):
                     done[index] = group.create_task(self._step(run, index, done))
-        except* ApiError as failed:
+        except* ConductorError as failed:
             raise _first(failed) from None
 
     async def _step(self, run: Run, index: int, done: Mapping[int, asyncio.Task[None]]) -> None:
         step = run.job.planned.plan.steps[index]
         for earlier in resolve(step.access, index).steps:
             await asyncio.shield(done[earlier])
+        await self._label(run, index)
         if step.worker is Builtin.VOTE:
             text = self._elect(run, index).answer
         else:
@@ -161,12 +162,13 @@ class Executor:
         messages = step_messages(
             job.request.body["messages"], question=seen.question, shown=shown, subtask=step.subtask
         )
-        record = self._record(run, index)
+        record = run.records[index]
+        request = job.request if final else _for_draft(job.request)
         stream = final and job.request.stream
 
         def body(worker: Worker, max_tokens: int) -> bytes:
             return outgoing(
-                job.request,
+                request,
                 model=worker.model,
                 stream=stream,
                 remote=worker.remote,
@@ -181,38 +183,58 @@ class Executor:
             label=record.label,
             order=self._order(job, step),
             body=body,
-            prompt_bytes=job.request.prompt_bytes + sum(len(s.answer) for s in shown),
-            wanted_tokens=job.request.max_tokens if final else None,
+            prompt_bytes=request.prompt_bytes + added_bytes(shown, step.subtask),
+            wanted_tokens=request.max_tokens,
+            choices=request.body.get("n", 1),
             stream=stream,
             answer_id=job.answer_id,
             created=job.created,
             budget=job.budget,
             durable=job.durable,
+            earlier=run.usage,
             tried=record.tried,
         )
 
     def _order(self, job: Job, step: Step) -> tuple[Worker, ...]:
+        if isinstance(step.worker, Builtin):  # `redact`: no model may stand in for it
+            raise InternalError("The plan asks for a step that this appliance cannot run.")
         ordinals = [step.worker, *(a for a in job.planned.alternates if a != step.worker)]
-        return tuple(job.candidates[o] for o in ordinals if isinstance(o, int))
+        return tuple(job.candidates[ordinal] for ordinal in ordinals)
 
-    def _record(self, run: Run, index: int) -> StepRecord:
-        seen = resolve(run.job.planned.plan.steps[index].access, index)
-        label = join_all([run.job.label, *(run.artifacts[i].label for i in seen.steps)])
-        return run.records.setdefault(index, StepRecord(index, label))
+    async def _label(self, run: Run, index: int) -> None:
+        """Open the record of a step with the label of all that it is shown."""
+        job, seen = run.job, resolve(run.job.planned.plan.steps[index].access, index)
+        artifacts = [run.artifacts[i] for i in seen.steps]
+        label = join_all([job.label, *(artifact.label for artifact in artifacts)])
+        question = [last_text(job.request.body["messages"])] if seen.question else []
+        met = seams([*question, *(artifact.answer for artifact in artifacts)])
+        if met:
+            label = classify(self._policy, await self._scanner.scan(met), label)
+        run.records[index] = StepRecord(index, label)
 
     def _elect(self, run: Run, index: int) -> Artifact:
-        self._record(run, index).worker = "vote"
+        run.records[index].worker = "vote"
         seen = resolve(run.job.planned.plan.steps[index].access, index)
         answers = [run.artifacts[i] for i in seen.steps]
         return answers[vote([artifact.answer for artifact in answers])]
 
-    def _vote(self, run: Run, index: int) -> Answer:
+    @asynccontextmanager
+    async def _vote(self, run: Run, index: int) -> AsyncIterator[Answer]:
         text, job = self._elect(run, index).answer, run.job
         run.answered_by = "vote"
         said = Said(job.answer_id, job.created, "vote", text, run.usage)
-        if job.request.stream:
-            return Answer("vote", chunks=said.chunks())
-        return Answer("vote", body=said.body())
+        if not job.request.stream:
+            yield Answer("vote", body=said.body())
+            return
+        async with aclosing(said.chunks()) as chunks:
+            yield Answer("vote", chunks=chunks)
+
+
+def _for_draft(request: ChatRequest) -> ChatRequest:
+    """The request as an earlier step's worker gets it: what bounds the answer that the client
+    sees must not cut short what leads to it."""
+    body = {name: value for name, value in request.body.items() if name != "stop"}
+    return replace(request, body=body, max_tokens=None)
 
 
 def _needed(steps: tuple[Step, ...]) -> set[int]:
@@ -227,7 +249,7 @@ def _needed(steps: tuple[Step, ...]) -> set[int]:
     return needed
 
 
-def _first(group: BaseExceptionGroup[ApiError]) -> ApiError:
-    """The first API error in a group, however deep."""
+def _first(group: BaseExceptionGroup[ConductorError]) -> ConductorError:
+    """The first error of ours in a group, however deep."""
     error = group.exceptions[0]  # a group is never empty
     return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -6,10 +6,10 @@ elsewhere. Whatever moves, moves only to workers that policy permits for the sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 
-from conductor.core import Failure
+from conductor.core import Failure, Worker
 from conductor.errors import (
     ApiError,
     BadRequest,
@@ -33,6 +33,19 @@ UNREACHABLE = frozenset(
 TIMEOUTS = frozenset({Failure.FIRST_BYTE_TIMEOUT, Failure.IDLE_TIMEOUT, Failure.TOTAL_TIMEOUT})
 BUSY = frozenset({Failure.OVERLOADED, Failure.RATE_LIMITED})
 
+UNBILLED = (
+    UNREACHABLE - {Failure.CUT}
+    | BUSY
+    | {
+        Failure.PERMIT,
+        Failure.AUTH,
+        Failure.LOADING,
+        Failure.BAD_REQUEST,
+        Failure.CONTEXT_LENGTH,
+    }
+)
+"""Classes that tell that no work was done on the request: it never arrived, or was turned away."""
+
 
 class Move(Enum):
     """What to do after a failed attempt."""
@@ -53,6 +66,55 @@ def next_move(failure: Failure, tries_here: int, others_left: bool) -> Move:
     if failure in MAY_RETRY and tries_here == 1:
         return Move.RETRY
     return Move.STOP
+
+
+class Route:
+    """A step's way through the workers it may use, best first: who is next, and who failed how."""
+
+    def __init__(self, workers: Iterable[Worker]) -> None:
+        self.waiting = tuple(workers)
+        """Whoever may still be tried; the first is next."""
+        self.failed: list[tuple[Worker, WorkerError]] = []
+
+    def goes_on_after(self, error: WorkerError) -> bool:
+        """Take in that the next in line failed; whether anybody is left to try.
+
+        What was too long for one worker goes only to those with a larger window.
+        """
+        worker, *others = self.waiting
+        self.failed.append((worker, error))
+        others = [other for other in others if _window(other) > self._too_narrow]
+        tries = sum(tried is worker for tried, _ in self.failed)
+        move = next_move(error.failure, tries, others_left=bool(others))
+        if move is Move.STOP:
+            others = []
+        self.waiting = (worker, *others) if move is Move.RETRY else tuple(others)
+        return bool(self.waiting)
+
+    @property
+    def errors(self) -> list[WorkerError]:
+        """What stood in the way: not the narrow window of one worker, if a wide one was down."""
+        wide = [
+            error
+            for worker, error in self.failed
+            if error.failure is not Failure.CONTEXT_LENGTH and _window(worker) > self._too_narrow
+        ]
+        narrow = [error for _, error in self.failed if error.failure is Failure.CONTEXT_LENGTH]
+        return wide or narrow
+
+    @property
+    def _too_narrow(self) -> int:
+        """The widest window, in tokens, that did not hold the request; 0 when each one did."""
+        windows = [
+            error.window[0] if error.window else _window(worker)
+            for worker, error in self.failed
+            if error.failure is Failure.CONTEXT_LENGTH
+        ]
+        return max(windows, default=0)
+
+
+def _window(worker: Worker) -> int:
+    return worker.limits.context_tokens
 
 
 def final_error(
@@ -79,7 +141,11 @@ def final_error(
             "No local model that may see this request is up, and none else is permitted.",
             retry_after_s=retry_after_s,
         )
-    if last.failure in TIMEOUTS:
+    if seen <= UNREACHABLE:
+        return UpstreamFailed(
+            "Every model that may see this request is down.", retry_after_s=retry_after_s
+        )
+    if seen & TIMEOUTS:
         return UpstreamTimeout("The model did not answer in time.")
     return UpstreamFailed("Every model that may see this request failed to answer it.")
 

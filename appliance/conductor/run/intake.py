@@ -106,8 +106,11 @@ class Intake:
         except ValueError as error:
             raise LabelNotAllowed(f"The header x-conductor-label is {error}.") from None
 
-    async def draft(self, request: ChatRequest, judged: Judged, request_id: str) -> Drafted:
-        """Plan over the permitted workers that can be reached.
+    async def draft(
+        self, request: ChatRequest, judged: Judged, request_id: str, *, free_only: bool = False
+    ) -> Drafted:
+        """Plan over the permitted workers that can be reached; with `free_only` over those of them
+        that cost nothing, if there are any.
 
         Raises `PolicyBlocked` when none is permitted, 503 when none of them can be reached.
         """
@@ -116,6 +119,8 @@ class Intake:
         candidates = tuple(w for w in judged.permitted if self._pool.routable(w))
         if not candidates:
             raise self._unreachable(judged.permitted)
+        if free_only:
+            candidates = tuple(w for w in candidates if w.price.free) or candidates
         if judged.selection.worker is not None:
             return Drafted(candidates, Planned(DIRECT_PLAN, DIRECT))
         asked = PlanRequest(

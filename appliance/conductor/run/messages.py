@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 from conductor.core import Body
 
 DEFAULT_INSTRUCTION = "Answer the request above."
+
+_SEAM = 512
+"""Characters on either side of a seam."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,17 @@ def step_messages(
     if question and not shown and not subtask:
         return base
     return [*base, {"role": "user", "content": _brief(shown, subtask)}]
+
+
+def seams(texts: Sequence[str]) -> list[str]:
+    """Where any two texts meet when the later follows the earlier: a secret may be dealt out over
+    two that each say nothing."""
+    return [earlier[-_SEAM:] + later[:_SEAM] for earlier, later in combinations(texts, 2)]
+
+
+def added_bytes(shown: Sequence[Shown], subtask: str) -> int:
+    """UTF-8 bytes of what a step's worker has to read beyond the conversation; for estimates."""
+    return len(_brief(shown, subtask).encode()) if shown or subtask else 0
 
 
 def _brief(shown: Sequence[Shown], subtask: str) -> str:

@@ -206,9 +206,17 @@ def _opening() -> Body:
 
 
 def shape_plain(
-    body: Body, id: str, created: int, model: str, *, prompt_tokens: int = 0
+    body: Body,
+    id: str,
+    created: int,
+    model: str,
+    *,
+    prompt_tokens: int = 0,
+    earlier: Usage | None = None,
 ) -> tuple[Body, Usage]:
     """Shape a plain answer; returns it with the worker's usage (estimated when not reported).
+
+    The answer's own `usage` also counts `earlier`, what other steps of the same request used.
 
     Raises:
         WorkerError: MALFORMED, for what is no chat completion.
@@ -225,7 +233,7 @@ def shape_plain(
         "created": created,
         "model": model,
         "choices": [choices[index] for index in sorted(choices)],
-        "usage": shaper.usage_body(),
+        "usage": shaper.usage_body(earlier),
     }
     return answer, shaper.usage
 

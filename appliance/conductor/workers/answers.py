@@ -12,6 +12,9 @@ from conductor.workers.failures import in_band
 
 DONE = b"[DONE]"
 
+MAX_DEPTH = 128
+"""Levels of nesting. What is read must be written again, and writers manage fewer than readers."""
+
 
 def completion(data: bytes, *, egress: bool = False) -> Body:
     """A plain answer. Raises `WorkerError`: `MALFORMED`, or what an error in its place says."""
@@ -78,7 +81,19 @@ def _json_object(data: bytes, *, began: bool) -> Body:
         value = None
     if not isinstance(value, dict):
         raise WorkerError(Failure.MALFORMED, "not a JSON object", began=began)
+    # Each level has a bracket, so that a short look at the bytes spares most answers the long one.
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _too_deep(value):
+        raise WorkerError(Failure.MALFORMED, "nested too deeply", began=began)
     return value
+
+
+def _too_deep(value: Body) -> bool:
+    """Whether there are more than `MAX_DEPTH` levels. Without recursion."""
+    level: list[Any] = [value]
+    for _ in range(MAX_DEPTH):
+        inner = (item.values() if isinstance(item, dict) else item for item in level)
+        level = [value for values in inner for value in values if isinstance(value, dict | list)]
+    return bool(level)
 
 
 def _choices(body: Body) -> list[dict[str, Any]] | None:

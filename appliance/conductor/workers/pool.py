@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import structlog
+
 from conductor.core import Failure, Worker
 from conductor.errors import WorkerError
 from conductor.workers.breaker import Breaker, BreakerLimits
 from conductor.workers.slots import QueueFull, Slots
+
+log = structlog.get_logger("workers")
 
 
 @dataclass(frozen=True)
@@ -82,11 +86,17 @@ class Pool:
     def report(self, worker: Worker, error: WorkerError | None) -> None:
         """How an attempt ended, within its `slot`; None when it went well. What the client ended
         is not reported; what `slot` itself raised may be, and counts for nothing."""
-        breaker = self._members[worker.id].breaker
+        breaker, now = self._members[worker.id].breaker, self._clock()
+        was_closed = breaker.state(now).state == "closed"
         if error is None:
-            breaker.succeed(self._clock())
+            breaker.succeed(now)
         elif not isinstance(error, QueueFull):
-            breaker.fail(error.failure, self._clock(), error.retry_after_s)
+            breaker.fail(error.failure, now, error.retry_after_s)
+        state = breaker.state(now)
+        if was_closed and state.state != "closed":
+            log.warning("worker_left_out", worker=worker.id, reason=str(state.reason))
+        elif not was_closed and state.state == "closed":
+            log.info("worker_back", worker=worker.id)
 
     def status(self) -> list[dict[str, Any]]:
         """One record a worker, for the status page and metrics. Holds no address."""
