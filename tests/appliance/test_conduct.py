@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import gc
 from dataclasses import replace
 from pathlib import Path
@@ -152,7 +151,7 @@ async def test_the_last_of_a_day_s_money_bounds_a_request(tmp_path: Path) -> Non
     box = kit(tmp_path, plan=REMOTE, budget_usd=20e-6)
     await conduct(box, model="x", max_tokens=10_000)
     (call,) = box.caller.calls
-    assert json.loads(call.body)["max_tokens"] < 20
+    assert call.body["max_tokens"] < 20
 
 
 async def test_a_request_that_is_over_its_own_limit(tmp_path: Path) -> None:

@@ -146,5 +146,22 @@ def _turns(body: object) -> Iterator[tuple[str, str]]:
             elif isinstance(item, dict):
                 role = item["role"] if isinstance(item.get("role"), str) else role
                 texts = [v for name in ("text", *_INNER) if isinstance(v := item.get(name), str)]
+                stack.extend((text, role) for text in reversed(_arguments(item)))
                 stack.extend((part, role) for inner in _lists(item) for part in reversed(inner))
                 yield from ((role, text) for text in texts)
+
+
+def _arguments(item: dict[str, Any]) -> list[str]:
+    """What the calls in a message say to their tools, or what an item that is a call says."""
+    calls = item.get("tool_calls")
+    payloads = [item, item.get("function_call")]
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, dict):
+            payloads += [call.get("function"), call.get("custom")]
+    found = [
+        payload.get(name)
+        for payload in payloads
+        if isinstance(payload, dict)
+        for name in ("arguments", "input")
+    ]
+    return [text for text in found if isinstance(text, str)]
