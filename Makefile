@@ -31,7 +31,7 @@ test: check ## everything that must hold: check, then all tests
 	$(BIN)/pytest
 
 bench: $(VENV)/.dev ## speed and memory, printed beside a direct call
-	$(BIN)/python tests/bench/run.py
+	PYTHONPATH=tests $(BIN)/python -m bench.run
 
 lock: $(VENV)/.dev ## write the hash-pinned locks anew from pyproject.toml
 	requirements/lock.sh

@@ -3,7 +3,8 @@
 `post` fixes a record's place in the chain and returns a future that resolves once the record is
 on disk. A writer thread takes whatever is waiting, writes and syncs it in one go (group commit
 without an added delay) and wakes the loop once per batch. When the disk fails, every waiting post
-fails, and each later one tries to open the log again: nothing is answered unrecorded.
+fails, and each later one tries to open the log again: nothing is answered unrecorded. So does the
+writer by itself every `RETRY_S`, since whoever balances load may send no request until it is well.
 
 Left out: the record's form (`auditrecord.py`), files and crash recovery (`auditfile.py`),
 checking (`auditverify.py`), checkpoints and signatures.
@@ -37,6 +38,8 @@ from conductor.auditrecord import ChainEnd, Fields, Moment, checked, hash_line, 
 from conductor.errors import AuditError
 
 SEGMENT_BYTES = 256 << 20
+RETRY_S = 1.0
+"""Between two attempts to open a log again that could not be written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +167,7 @@ class AuditLog:
     def _take(self) -> list[_Entry]:
         """Wait for work, then take all that is there. Empty when the log closes."""
         batch: list[_Entry] = []
-        entry = self._queue.get()
+        entry = self._first()
         while entry is not None:
             batch.append(entry)
             if len(batch) == self._max_batch:
@@ -177,14 +180,24 @@ class AuditLog:
             self._queue.put(None)  # closing: seen again once this batch is done
         return batch
 
+    def _first(self) -> _Entry | None:
+        while self._trouble:
+            try:
+                return self._queue.get(timeout=RETRY_S)
+            except queue.Empty:
+                self._commit([])
+        return self._queue.get()
+
     def _commit(self, batch: list[_Entry]) -> None:
+        """Make a batch durable, or fail it. An empty one only opens the log again."""
         records = [(entry.event, entry.fields, entry.moment) for entry in batch]
         failure = "the audit log cannot be written"
         try:
             if self._trouble:
                 self._segment.reopen()
                 note: Fields = {"lost": self._lost, "reason": self._trouble}
-                records.insert(0, ("log_recovered", note, batch[0].moment))
+                moment = batch[0].moment if batch else _now()
+                records.insert(0, ("log_recovered", note, moment))
             self._write(records)
             self._lost, self._trouble, failure = 0, "", ""
         except OSError as error:

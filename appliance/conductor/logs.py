@@ -10,11 +10,13 @@ Use `structlog.get_logger()` and name the event, with its facts as fields; bind 
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import re
 import sys
 from collections.abc import Iterable, Mapping, MutableMapping
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, cast
 
 import structlog
 
@@ -100,7 +102,9 @@ def configure(
             _renderer(format),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
-        logger_factory=structlog.WriteLoggerFactory(file=stream or sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(
+            file=cast(TextIO, _Lossy(stream or sys.stderr))
+        ),
         cache_logger_on_first_use=False,
     )
     _route_standard_library()
@@ -171,6 +175,23 @@ class Scrubber:
         if len(text) > _MAX_VALUE:
             text = text[:_MAX_VALUE] + "[cut]"
         return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
+
+
+class _Lossy(io.TextIOBase):
+    """A stream whose full disk, or reader that has gone, costs lines and not the request that
+    they are about. What must not be lost is in the audit log."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
 
 
 class StandardLibraryHandler(logging.Handler):

@@ -1,7 +1,11 @@
 """Supervision of child processes: start, watch, restart with a growing pause, stop in order.
 
 Used by `conductor up` on a laptop; under systemd each process is a unit and none of this runs.
-A child whose supervisor dies, even by SIGKILL, is told by the kernel (PR_SET_PDEATHSIG).
+
+Children are in sessions of their own: Ctrl-C at the terminal is for the supervisor, which stops
+them in order. One whose supervisor dies goes with it: the kernel kills it (PR_SET_PDEATHSIG),
+since there is nobody left to see whether it heeds anything milder, and the next start must not
+find it in its place.
 """
 
 from __future__ import annotations
@@ -88,28 +92,37 @@ class Supervisor:
         failures = 0
         while True:
             started_s = time.monotonic()
+            ending = await self._run(child)
+            failures = 0 if time.monotonic() - started_s > _STEADY_S else failures + 1
+            pause_s = _PAUSES_S[min(max(failures, 1), len(_PAUSES_S)) - 1]
+            self.report(child.name, f"{ending}; again in {pause_s:g} s")
+            await asyncio.sleep(pause_s)
+
+    async def _run(self, child: Child) -> str:
+        """One life of `child`; returns how it ended. A machine that has no process left to give
+        is no reason to give up."""
+        try:
             process = await asyncio.create_subprocess_exec(
                 *child.argv,
                 env={**child.env, PARENT: str(os.getpid())},
                 stdin=asyncio.subprocess.DEVNULL,
                 stderr=self.output,
                 stdout=self.output,
+                start_new_session=True,
             )
-            self._processes[child.name] = process
-            self.report(child.name, f"started, pid {process.pid}")
-            code = await process.wait()
-            failures = 0 if time.monotonic() - started_s > _STEADY_S else failures + 1
-            pause_s = _PAUSES_S[min(failures, len(_PAUSES_S)) - 1] if failures else _PAUSES_S[0]
-            self.report(child.name, f"ended ({_ending(code)}); again in {pause_s:g} s")
-            await asyncio.sleep(pause_s)
+        except OSError as error:
+            return f"cannot be started ({error.strerror})"
+        self._processes[child.name] = process
+        self.report(child.name, f"started, pid {process.pid}")
+        return f"ended ({_ending(await process.wait())})"
 
 
 def stay_with_parent() -> None:
-    """In a supervised child: end with the supervisor. Without one: do nothing."""
+    """In a supervised child: die with the supervisor. Without one: do nothing."""
     parent = os.environ.pop(PARENT, None)
     if parent is None:
         return
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != int(parent):  # it died before the kernel knew
         sys.exit(0)
 

@@ -20,7 +20,6 @@ from typing import Any
 
 import httpx
 from openai import AsyncOpenAI
-from support.configs import KEY, TRUSTED_KEY, Tree, local_worker, remote_worker, small_site
 
 from conductor.api.server import Server, serving
 from conductor.cli.firststart import prepare
@@ -34,6 +33,7 @@ from conductor.planner.default import DefaultEngine
 from conductor.run.services import Sockets
 from conductor.secretrefs import Secret
 from conductor.simulated.vendor import SimulatedVendor
+from support.configs import KEY, TRUSTED_KEY, Tree, local_worker, remote_worker, small_site
 
 IBAN = "IT60X0542811101000000123456"
 LOCAL, REMOTE = "local-a", "remote-a"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import struct
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -52,20 +53,29 @@ class RawClient:
     async def rest(self) -> bytes:
         """Everything up to the end of the connection; a reset is an end, too."""
         async with asyncio.timeout(20):
-            try:
+            with suppress(ConnectionError):
                 while data := await self._reader.read(65_536):
                     self.text += data
-            except ConnectionError:
-                pass
+        self._writer.close()
+        return self.text
+
+    async def whole_answer(self, end: bytes) -> bytes:
+        """All that comes up to `end` within the body, or to the end of the connection."""
+        async with asyncio.timeout(20):
+            with suppress(ConnectionError):
+                while end not in self.text.partition(b"\r\n\r\n")[2]:
+                    data = await self._reader.read(65_536)
+                    if not data:
+                        break
+                    self.text += data
         self._writer.close()
         return self.text
 
     async def error(self) -> tuple[int, str]:
         """Status and code of a refusal."""
         await self.until(b"\r\n\r\n")
-        head, _, body = self.text.partition(b"\r\n\r\n")
         await self.until(b"}}")
-        body = self.text.partition(b"\r\n\r\n")[2]
+        head, _, body = self.text.partition(b"\r\n\r\n")
         self._writer.close()
         return int(head.split()[1]), json.loads(body)["error"]["code"]
 

@@ -27,6 +27,7 @@ from conductor.core import Body
 from conductor.errors import StartError
 from conductor.probe import answers
 from conductor.simulated.vendor import SimulatedVendor
+from conductor.supervise import PARENT
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -140,7 +141,12 @@ async def _appliance(site: Site, config: Path, console: Console) -> AsyncIterato
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "conductor", "up"),
         *("--config", str(config), "--log-file", str(log)),
-        env={**os.environ, SIMULATED_KEY: "simulated", "PYTHONUNBUFFERED": "1"},
+        env={
+            **os.environ,
+            SIMULATED_KEY: "simulated",
+            "PYTHONUNBUFFERED": "1",
+            PARENT: str(os.getpid()),
+        },
         stdin=asyncio.subprocess.DEVNULL,
     )
     try:

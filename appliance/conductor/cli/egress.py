@@ -31,7 +31,9 @@ def egress(config: Path, socket_path: Path | None) -> None:
 
     from conductor.config import load
     from conductor.egress.client import SOCKET_NAME
+    from conductor.openfiles import lift_limit
 
+    lift_limit()
     site = load(config)
     uvloop.run(_serve(site, socket_path or site.appliance.paths.run / SOCKET_NAME))
 

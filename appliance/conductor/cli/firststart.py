@@ -5,11 +5,12 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from conductor.config import Site
+from conductor.config import Api, Site
 from conductor.egress.permit import PRIVATE_NAME, generate
 from conductor.errors import StartError
 
@@ -35,7 +36,8 @@ def prepare(site: Site) -> list[str]:
 
 @contextmanager
 def lock_run(run: Path) -> Iterator[None]:
-    """Own the run directory; raises `StartError` when somebody else does."""
+    """Own the run directory, made when missing; raises `StartError` when somebody else does."""
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(run / "up.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:
@@ -47,6 +49,20 @@ def lock_run(run: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def check_free(api: Api) -> None:
+    """Raise `StartError` when somebody listens where `serve` would: its answers to our probes
+    would pass for those of a process that in truth cannot start."""
+    for host, port in ((api.host, api.port), (api.admin_host, api.admin_port)):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            socket.create_server((host, port), family=family).close()
+        except OSError as error:
+            raise StartError(
+                f"{host}:{port} cannot be listened on ({error.strerror}): is another appliance "
+                "running? Change it under api: in appliance.yaml."
+            ) from None
 
 
 def _write_new(path: Path, text: str) -> bool:

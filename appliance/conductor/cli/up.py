@@ -12,12 +12,12 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import click
 
-from conductor.cli.firststart import lock_run, prepare
+from conductor.cli.firststart import check_free, lock_run, prepare
 from conductor.cli.options import config_option
 from conductor.config import Site, load
 from conductor.core import RemoteEndpoint, SecretRef, UnixEndpoint, Worker
@@ -55,17 +55,19 @@ def up(config: Path, log_file: Path | None) -> None:
 
 async def _up(config: Path, log_file: Path | None) -> None:
     site = load(config)
-    for line in prepare(site):
-        click.echo(line)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop.set)
-    with lock_run(site.appliance.paths.run):
-        output = log_file.open("ab") if log_file is not None else None
+    with ExitStack() as stack:
+        stack.enter_context(lock_run(site.appliance.paths.run))
+        check_free(site.appliance.api)
+        for line in prepare(site):
+            _echo(line)
+        output = stack.enter_context(log_file.open("ab")) if log_file is not None else None
         async with _running(site, config, Supervisor(_say, output), stop):
             await stop.wait()
-            click.echo("stopping")
+            _echo("stopping")
 
 
 @asynccontextmanager
@@ -83,7 +85,7 @@ async def _running(
             supervisor.start(serve)
             api = site.appliance.api
             if await _unless(stop, supervisor.ready(serve, SERVE_READY_S)):
-                click.echo(f"ready: http://{api.host}:{api.port}/v1")
+                _echo(f"ready: http://{api.host}:{api.port}/v1")
         yield
     finally:
         await supervisor.stop(serve)
@@ -184,4 +186,10 @@ def _answering(socket: Path, path: str) -> Callable[[], Awaitable[bool]]:
 
 
 def _say(name: str, what: str) -> None:
-    click.echo(f"{name:<22} {what}")
+    _echo(f"{name:<22} {what}")
+
+
+def _echo(line: str) -> None:
+    """Tell the terminal. Should it be gone, or its disk full, the children must not go with it."""
+    with suppress(OSError):
+        click.echo(line)

@@ -24,6 +24,7 @@ from enum import StrEnum
 from pathlib import Path
 
 import aiohttp
+import structlog
 
 from conductor.core import PlanRequest
 from conductor.errors import PlanError
@@ -40,6 +41,8 @@ _PROBE_S = 1.0
 _URL = "http://planner/v1/plan"
 _READY_URL = "http://planner/readyz"
 _JSON = {"Content-Type": "application/json"}
+
+log = structlog.get_logger("planner")
 
 
 class PlannerState(StrEnum):
@@ -141,7 +144,7 @@ class PlannerClient:
             if trial:
                 self._trial_under_way = False
         up = PlannerState.UP
-        self._state = up if isinstance(answer, Planned) else _AFTER.get(answer, up)
+        self._become(up if isinstance(answer, Planned) else _AFTER.get(answer, up))
         return answer
 
     async def _exchange(self, request: PlanRequest) -> Planned | Detour:
@@ -182,11 +185,16 @@ class PlannerClient:
     def _note(self, seen: PlannerState) -> None:
         """Take in what a probe saw."""
         if self._state is PlannerState.UNKNOWN and seen is PlannerState.TRIAL:
-            self._state = PlannerState.UP
+            self._become(PlannerState.UP)
         elif self._state is not PlannerState.UP:
-            self._state = seen
+            self._become(seen)
         elif seen in (PlannerState.DOWN, PlannerState.LOADING):
-            self._state = seen  # a slow probe, though, may only mean that it is busy planning
+            self._become(seen)  # a slow probe, though, may only mean that it is busy planning
+
+    def _become(self, state: PlannerState) -> None:
+        if state is not self._state:
+            self._state = state
+            log.info("planner", state=str(state))
 
     async def _probe(self) -> PlannerState:
         """What `/readyz` says: TRIAL for ready, LOADING, DOWN or HUNG."""
