@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
-LOCKED := --quiet --no-deps --require-hashes
+LOCKED := -qq --no-deps --require-hashes
 
 .PHONY: help demo serve test check bench lock clean
 
@@ -47,11 +47,11 @@ $(VENV)/bin/python:
 $(VENV)/.demo: requirements/demo.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing the locked runtime (about 60 packages)"
 	@$(PIP) install $(LOCKED) -r requirements/build.txt -r requirements/demo.txt
-	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing the locked development set"
 	@$(PIP) install $(LOCKED) -r requirements/build.txt -r requirements/dev.txt
-	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.demo

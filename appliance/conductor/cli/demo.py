@@ -57,7 +57,7 @@ class Asked:
 
 REQUESTS = (
     Asked("nothing sensitive", "What is the capital of Italy? One word."),
-    Asked("the same, best quality", "Name one planet that has rings.", "conductor-quality"),
+    Asked("quality before cost", "Name one planet that has rings.", "conductor-quality"),
     Asked("an IBAN", f"Write one polite sentence asking to pay to {IBAN}."),
     Asked("an API key", f"Why would aws_access_key_id = {AWS_KEY} be refused?", stream=True),
     Asked(
@@ -226,7 +226,7 @@ def _client(site: Site, *, trusted: bool) -> AsyncOpenAI:
 def _show(console: Console, site: Site, told: list[Told]) -> None:
     table = Table(title="Requests", show_lines=True, title_justify="left")
     for name in ("request", "label", "allowed", "plan", "used", "s", "USD", "answer"):
-        table.add_column(name, no_wrap=name in ("allowed", "plan", "s", "USD"))
+        table.add_column(name, no_wrap=name in ("allowed", "plan", "s", "USD"), overflow="fold")
     for one in told:
         trace = one.trace
         table.add_row(
@@ -312,7 +312,7 @@ def _progress(console: Console) -> Any:
 
     def report(what: str, done: int, total: int) -> None:
         tenth = 10 * done // max(1, total)
-        if shown.get(what) != tenth:
+        if tenth > shown.get(what, -1):
             shown[what] = tenth
             console.print(f"  {what}: {10 * tenth} %", highlight=False)
 
