@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
+from conductor.auditfile import MAX_BATCH
 from conductor.labels import Label, Lattice
 from conductor.policy.vocabulary import read_label
 from conductor.secretrefs import read_ref
@@ -32,12 +33,11 @@ from conductor.settings import (
     RequestLimits,
     ScanConfig,
 )
+from conductor.unixsocket import MAX_PATH_BYTES
 from conductor.yamlvalues import Section, Unique, Value
 
-MAX_SOCKET_PATH_BYTES = 107
-SOCKET_NAME_BYTES = 40
+_SOCKET_NAME_BYTES = 40
 """Room that a run directory should leave for the sockets in it; longer worker ids may need more."""
-"""Of a Unix socket's path, by the kernel's `struct sockaddr_un`."""
 
 _KEY_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _ENGINE = re.compile(r"[a-z][a-z0-9_-]{0,31}")
@@ -75,7 +75,7 @@ def read_base(root: Section) -> Base:
 def _short(run: Path) -> Path:
     """The run directory by a name that leaves room for sockets in it. In a deep directory that is
     the relative one: the processes of an appliance are started in the same place."""
-    if len(bytes(run)) + SOCKET_NAME_BYTES <= MAX_SOCKET_PATH_BYTES:
+    if len(bytes(run)) + _SOCKET_NAME_BYTES <= MAX_PATH_BYTES:
         return run
     return Path(os.path.relpath(run))
 
@@ -95,7 +95,7 @@ def read_appliance(
     egress = EgressConfig(_seconds(section, "permit_ttl_s", EgressConfig.permit_ttl_s, 300.0))
     section.done()
     section = root.mapping("audit", optional=True)
-    audit = AuditConfig(section.integer("max_batch", AuditConfig.max_batch, low=1, high=65_536))
+    audit = AuditConfig(section.integer("max_batch", AuditConfig.max_batch, low=1, high=MAX_BATCH))
     section.done()
     limits = _limits(root.mapping("limits", optional=True))
     scan = _scan(root.mapping("scan", optional=True))
@@ -109,8 +109,8 @@ def read_appliance(
 def read_socket_path(value: Value, root: Path) -> Path:
     """A Unix socket's path, short enough for the kernel; relative ones stand below `root`."""
     path = root / value.text()
-    if len(bytes(path)) > MAX_SOCKET_PATH_BYTES:
-        value.fault("bad-value", f"a Unix socket's path has at most {MAX_SOCKET_PATH_BYTES} bytes")
+    if len(bytes(path)) > MAX_PATH_BYTES:
+        value.fault("bad-value", f"a Unix socket's path has at most {MAX_PATH_BYTES} bytes")
     return path
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from conductor.auditrecord import MAX_RECORD_BYTES, ChainEnd, hash_line
 from conductor.errors import AuditError
 
@@ -92,8 +94,6 @@ def _line_start(window: bytes, end: int) -> int:
 
 def chain_end(line: bytes) -> ChainEnd:
     """Where the chain stands after `line`; raises `AuditError` when it is no record."""
-    import orjson
-
     try:
         seq = orjson.loads(line)["seq"]
     except (orjson.JSONDecodeError, KeyError, TypeError):
@@ -151,8 +151,6 @@ def read_since(directory: Path, ts: str) -> Iterator[dict[str, Any]]:
     Raises:
         AuditError: a line is no record. Nothing is left out in silence: money hangs on it.
     """
-    import orjson
-
     for path in _segments_since(directory, ts):
         with path.open("rb") as file:
             while line := file.readline(2 * MAX_RECORD_BYTES):

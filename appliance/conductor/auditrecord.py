@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
+
 from conductor.errors import AuditError
 
 Fields = dict[str, Any]
@@ -60,8 +62,6 @@ def hash_line(line: bytes) -> str:
 
 def canonical(record: Mapping[str, Any]) -> bytes:
     """The one byte form of a record, without newline."""
-    import orjson
-
     return orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
 
 

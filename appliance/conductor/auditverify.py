@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+import orjson
+
 from conductor.auditfile import read_tail, segments
 from conductor.auditrecord import GENESIS, MAX_RECORD_BYTES, canonical, hash_line
 from conductor.errors import AuditError
@@ -153,8 +155,6 @@ def _lines(file: BinaryIO, limit: int) -> Iterator[bytes]:
 
 def _parse(line: bytes) -> dict[str, Any] | None:
     """The record, or None when the line is not exactly the canonical form of one."""
-    import orjson
-
     try:
         record = orjson.loads(line)
         exact = canonical(record) + b"\n" == line

@@ -17,34 +17,8 @@ from conductor.core import Worker
 from conductor.faults import Faults
 from conductor.policy.document import Policy, read_policy
 from conductor.selection import CONDUCTOR_MODELS
-from conductor.settings import (
-    Api,
-    Appliance,
-    AuditConfig,
-    EgressConfig,
-    Key,
-    LogConfig,
-    Paths,
-    PlannerConfig,
-    RequestLimits,
-    ScanConfig,
-)
+from conductor.settings import Appliance
 from conductor.workers.poolfile import read_pool
-
-__all__ = [
-    "Api",
-    "Appliance",
-    "AuditConfig",
-    "EgressConfig",
-    "Key",
-    "LogConfig",
-    "Paths",
-    "PlannerConfig",
-    "RequestLimits",
-    "ScanConfig",
-    "Site",
-    "load",
-]
 
 
 @dataclass(frozen=True)

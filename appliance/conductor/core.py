@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -55,6 +55,9 @@ class Price:
         ) / 1e6
 
 
+CardSource = Literal["measured", "declared"]
+
+
 @dataclass(frozen=True)
 class Card:
     """What is known of a worker's ability. Planners see cards, never names.
@@ -64,7 +67,7 @@ class Card:
 
     skill: Mapping[str, float]
     output_tokens_per_s: float
-    source: Literal["measured", "declared"]
+    source: CardSource
 
 
 @dataclass(frozen=True)
@@ -197,7 +200,7 @@ class Usage:
 
 
 class Failure(StrEnum):
-    """Every way in which calling a worker can fail. `run/attempts.py` lists which may fail over."""
+    """Every way in which calling a worker can fail. `run/failover.py` lists which may fail over."""
 
     REFUSED = "refused"  # nobody listens, or no such socket
     CONNECT_TIMEOUT = "connect_timeout"
@@ -273,11 +276,9 @@ class PlanRequest:
     request_id: str
     question: str
     candidates: tuple[Candidate, ...]
+    prompt_tokens: int
+    """Estimate for the whole conversation, which may be far longer than `question`."""
     preference: Preference = "balanced"
     max_steps: int = 5
     one_step: bool = False
     """Tools, schemas, logprobs or n > 1: the answer must come from a single worker."""
-    excluded: frozenset[int] = field(default_factory=frozenset)
-    """Ordinals that already failed in an earlier round of this request."""
-    prompt_tokens: int = 0
-    """Estimate for the whole conversation, which may be far longer than `question`; 0: unknown."""

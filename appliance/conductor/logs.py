@@ -4,8 +4,8 @@ Three rules hold for every line, whoever writes it: fields that could hold a bod
 known secrets and things that look like one are masked, and of a foreign error only the type is
 told. A foreign library's line keeps its template only: its arguments may carry anything.
 
-Use `structlog.get_logger()` and name the event, with its facts as fields; bind the request id with
-`bind_request`.
+Use `structlog.get_logger()` and name the event, in one word or several joined by `_`, with its
+facts as fields. `api/middleware.py` puts the request id on every line of its request.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import logging
 import re
 import sys
 from collections.abc import Iterable, Mapping, MutableMapping
-from typing import Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
+import orjson
 import structlog
 
-Format = Literal["json", "console"]
+if TYPE_CHECKING:
+    from conductor.settings import LogFormat, LogLevel
 
 REFUSED = "[refused]"
 MASK = "[secret]"
@@ -78,8 +80,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def configure(
-    format: Format = "json",
-    level: str = "info",
+    format: LogFormat = "json",
+    level: LogLevel = "info",
     stream: TextIO | None = None,
     *,
     secrets: Iterable[str] = (),
@@ -87,11 +89,8 @@ def configure(
     """Set up structlog and route the standard library's loggers through it.
 
     `stream` defaults to standard error. `secrets` are exact values that must never be written.
-    May be called again; the last call holds. Raises `ValueError` for an unknown level.
+    May be called again; the last call holds.
     """
-    threshold = logging.getLevelNamesMapping().get(level.upper())
-    if threshold is None:
-        raise ValueError("log.level is one of debug, info, warning, error, critical")
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -101,18 +100,13 @@ def configure(
             Scrubber(secrets),
             _renderer(format),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(threshold),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.WriteLoggerFactory(
             file=cast(TextIO, _Lossy(stream or sys.stderr))
         ),
         cache_logger_on_first_use=False,
     )
     _route_standard_library()
-
-
-def bind_request(request_id: str) -> None:
-    """Put the request id on every line that the current task writes from now on."""
-    structlog.contextvars.bind_contextvars(request_id=request_id)
 
 
 def error_name(error: BaseException) -> str:
@@ -223,15 +217,13 @@ def _where(error: BaseException) -> str:
     return f"{name}:{trace.tb_lineno}"
 
 
-def _renderer(format: Format) -> Any:
+def _renderer(format: LogFormat) -> Any:
     if format == "console":
         return structlog.dev.ConsoleRenderer(colors=False)
     return structlog.processors.JSONRenderer(serializer=_dumps)
 
 
 def _dumps(event: Mapping[str, Any], **_: Any) -> str:
-    import orjson
-
     return orjson.dumps(event, default=str).decode()
 
 

@@ -27,6 +27,23 @@ class Paths:
     models: Path
     audit: Path
 
+    @property
+    def permits(self) -> Path:
+        """The folder of the permit key pair."""
+        return self.state / "permits"
+
+    @property
+    def planner_socket(self) -> Path:
+        return self.run / "planner.sock"
+
+    @property
+    def egress_socket(self) -> Path:
+        return self.run / "egress.sock"
+
+    def worker_socket(self, worker_id: str) -> Path:
+        """Of an embedded worker."""
+        return self.run / f"worker-{worker_id}.sock"
+
 
 @dataclass(frozen=True)
 class Api:

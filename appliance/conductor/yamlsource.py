@@ -33,9 +33,7 @@ import yaml
 
 from conductor.faults import Faults, Position
 from conductor.yamlscalars import STRING_TAG
-from conductor.yamlvalues import Section, Unique, Value
-
-__all__ = ["Document", "Faults", "Position", "Section", "Unique", "Value", "parse", "read"]
+from conductor.yamlvalues import Section
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 32

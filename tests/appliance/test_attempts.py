@@ -29,7 +29,8 @@ from conductor.errors import (
 from conductor.policy import decide as deciding
 from conductor.run import attempts as room
 from conductor.run.attempts import Ask
-from conductor.run.budget import Budget, Limits, estimate_tokens
+from conductor.run.budget import Budget, estimate_tokens
+from conductor.settings import RequestLimits
 from support.configs import local_worker, remote_worker
 from support.fakes import ROOMY, Act, Kit, kit, settled
 
@@ -296,7 +297,9 @@ async def test_no_permit_is_minted_while_a_call_waits_for_its_slot(tmp_path: Pat
 async def test_time_that_ran_out_in_the_queue_sends_nothing(tmp_path: Path) -> None:
     box = kit(tmp_path)
     clock = iter([0.0, 0.0, *[99.0] * 9])
-    given = ask(box, ["x"], budget=Budget(Limits(9, 9999, 1.0, 60.0), lambda: next(clock)))
+    given = ask(
+        box, ["x"], budget=Budget(RequestLimits(5, 9, 9999, 1.0, 60.0), lambda: next(clock))
+    )
     assert isinstance(await refused(box, given), UpstreamTimeout)
     assert box.caller.calls == []
     nothing_is_held(box, given)
@@ -347,7 +350,7 @@ async def test_what_is_too_long_for_all_is_a_400_with_the_numbers(tmp_path: Path
 
 
 async def test_what_can_fit_no_window_is_not_even_sent(tmp_path: Path) -> None:
-    box = kit(tmp_path, limits=Limits(9, 10**9, 1.0, 60.0))
+    box = kit(tmp_path, limits=RequestLimits(5, 9, 10**9, 1.0, 60.0))
     given = ask(box, ["a"], prompt_bytes=8192 * 32 + 1)
     assert (await refused(box, given)).code == "context_length_exceeded"
     assert box.caller.calls == []
@@ -498,13 +501,13 @@ async def test_the_allowance_is_what_the_worker_may_write(tmp_path: Path) -> Non
 
 
 async def test_many_choices_share_the_room_of_one(tmp_path: Path) -> None:
-    box = kit(tmp_path, limits=Limits(9, 101 + 90, 1.0, 60.0))
+    box = kit(tmp_path, limits=RequestLimits(5, 9, 101 + 90, 1.0, 60.0))
     await answered(box, ask(box, ["a"], choices=9))
     assert box.caller.calls[-1].body["max_tokens"] == 10
 
 
 async def test_a_call_never_outlives_the_request(tmp_path: Path) -> None:
-    box = kit(tmp_path, limits=Limits(9, 9999, 1.0, 5.0))
+    box = kit(tmp_path, limits=RequestLimits(5, 9, 9999, 1.0, 5.0))
     await answered(box, ask(box, ["a"]))
     assert 0 < box.caller.calls[-1].total_s <= 5.0
 

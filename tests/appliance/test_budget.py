@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from conductor.core import Price, Usage, Worker
 from conductor.errors import BudgetExhausted, UpstreamTimeout
-from conductor.run.budget import BYTES_PER_TOKEN_LOW, Allowance, Budget, Limits, estimate_tokens
+from conductor.run.budget import BYTES_PER_TOKEN_LOW, Allowance, Budget, estimate_tokens
+from conductor.settings import RequestLimits
 from support.rawpeer import remote_worker
 
 FREE = Price()
@@ -32,7 +33,7 @@ def worker(price: Price = DEAR, max_output_tokens: int = 4096) -> Worker:
 def budget(
     calls: int = 8, tokens: int = 100_000, usd: float = 1.0, total_s: float = 60.0
 ) -> Budget:
-    return Budget(Limits(calls, tokens, usd, total_s), Clock())
+    return Budget(RequestLimits(5, calls, tokens, usd, total_s), Clock())
 
 
 def granted(given: Budget, prompt_bytes: int = 400, wanted: int | None = None, **more: int) -> int:
@@ -150,7 +151,7 @@ def test_time_runs_out_and_says_so() -> None:
 
 def test_time_at_work_counts_overlapping_attempts_once() -> None:
     clock = Clock()
-    room = Budget(Limits(9, 10_000, 1.0, 60.0), clock)
+    room = Budget(RequestLimits(5, 9, 10_000, 1.0, 60.0), clock)
     clock.now = 1
     first = room.open(worker(), 4, 1)
     clock.now = 2

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from conductor.config import Key
 from conductor.core import Failure
 from conductor.errors import (
     ApiError,
@@ -22,8 +21,8 @@ from conductor.errors import (
     UpstreamTimeout,
     WorkerError,
 )
-from conductor.run.budget import Limits
 from conductor.run.conduct import Conducted
+from conductor.settings import Key, RequestLimits
 from support.fakes import ROOMY, Act, Kit, kit, parsed, settled
 
 IBAN = "IT60X0542811101000000123456"
@@ -323,7 +322,12 @@ async def test_work_at_home_needs_no_money(tmp_path: Path) -> None:
 async def test_a_hundred_at_once_of_which_a_third_leave_are_all_recorded_and_paid(
     tmp_path: Path,
 ) -> None:
-    box = kit(tmp_path, {"x": Act("one two three")}, plan=REMOTE, limits=Limits(9, 9999, 0.01, 60))
+    box = kit(
+        tmp_path,
+        {"x": Act("one two three")},
+        plan=REMOTE,
+        limits=RequestLimits(5, 9, 9999, 0.01, 60),
+    )
     tasks = [
         asyncio.create_task(conduct(box, Conducted(f"req_{place}"), stream=True))
         for place in range(100)

@@ -8,14 +8,21 @@ from typing import Any
 
 import pytest
 
-from conductor import config
-from conductor.config import Api, RequestLimits, ScanConfig, load
+from conductor.config import load
 from conductor.core import SecretRef
 from conductor.errors import ConfigError
 from conductor.faults import Faults
 from conductor.labels import Label
 from conductor.secretrefs import resolve
-from conductor.settings import EgressConfig, LogConfig, PlannerConfig
+from conductor.settings import (
+    Api,
+    EgressConfig,
+    Key,
+    LogConfig,
+    PlannerConfig,
+    RequestLimits,
+    ScanConfig,
+)
 from conductor.yamlsource import read
 from support.configs import KEY, local_worker, remote_worker, small_site, write_site
 
@@ -183,7 +190,7 @@ def test_a_key_may_be_restricted_labelled_and_limited(tmp_path: Path) -> None:
         "max_in_flight": 3,
     }
     (loaded,) = small_site(tmp_path, appliance={"keys": [key]}).appliance.keys
-    assert loaded == config.Key(
+    assert loaded == Key(
         id="k",
         secret=None,
         sha256=SHA256,
@@ -222,6 +229,7 @@ def keys(*changes: Tree) -> Tree:
         ({"egress": {"permit_ttl_s": 3600}}, "bad-value", "to 300.0"),
         ({"scan": {"processes": 0}}, "bad-value", "from 1"),
         ({"audit": {"max_batch": 0}}, "bad-value", "from 1"),
+        ({"audit": {"max_batch": 257}}, "bad-value", "to 256"),
         ({"log": {"level": "verbose"}}, "bad-value", "known: debug"),
         ({"log": {"format": "jsn"}}, "bad-value", "did you mean 'json'"),
         ({"keys": None}, "missing-key", "'keys'"),

@@ -23,8 +23,8 @@ from conductor.errors import (
     WorkerError,
 )
 from conductor.plan.language import parse, resolve
-from conductor.run.budget import Limits
 from conductor.run.executor import Run
+from conductor.settings import RequestLimits
 from support.fakes import Act, Kit, chat, kit, settled
 
 IBAN = "IT60X0542811101000000123456"
@@ -283,7 +283,7 @@ async def test_the_client_is_told_the_usage_of_all_steps(tmp_path: Path, stream:
 async def test_earlier_answers_count_as_the_bytes_that_they_are(
     tmp_path: Path, letter: str, fits: bool
 ) -> None:
-    box = kit(tmp_path, {"a": Act(letter * 1000)}, limits=Limits(9, 10**6, 1000e-6, 60.0))
+    box = kit(tmp_path, {"a": Act(letter * 1000)}, limits=RequestLimits(5, 9, 10**6, 1000e-6, 60.0))
     run = box.run("0 q -\n2 0 -\n")
     if fits:
         await answer(box, run)
@@ -301,13 +301,13 @@ async def test_bounds_on_the_answer_do_not_cut_short_what_leads_to_it(tmp_path: 
 
 
 async def test_the_limit_on_calls_holds_over_all_steps(tmp_path: Path) -> None:
-    box = kit(tmp_path, limits=Limits(2, 10**6, 1.0, 60.0))
+    box = kit(tmp_path, limits=RequestLimits(5, 2, 10**6, 1.0, 60.0))
     error = await refused(box, box.run("0 q -\n1 0 -\n0 1 -\n"))
     assert isinstance(error, BudgetExhausted) and box.caller.workers == ["a", "b"]
 
 
 async def test_many_choices_are_budgeted_as_many(tmp_path: Path) -> None:
-    box = kit(tmp_path, limits=Limits(2, 1000, 1.0, 60.0))
+    box = kit(tmp_path, limits=RequestLimits(5, 2, 1000, 1.0, 60.0))
     await answer(box, box.run("0 q -\n", n=4))
     assert box.caller.calls[0].body["max_tokens"] <= 250
 

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from conductor.config import Key
 from conductor.core import Failure
 from conductor.errors import (
     LabelNotAllowed,
@@ -24,6 +23,7 @@ from conductor.errors import (
 )
 from conductor.policy.decide import decide
 from conductor.run.intake import DIRECT, DIRECT_PLAN, Judged
+from conductor.settings import Key
 from support.fakes import Kit, kit, parsed
 
 IBAN = "IT60X0542811101000000123456"

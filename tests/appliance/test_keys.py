@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from conductor.api import keys
 from conductor.api.keys import MAX_KEY_BYTES, KeyRing
-from conductor.config import Key
 from conductor.core import SecretRef
 from conductor.errors import InvalidKey, RateLimited, StartError
 from conductor.secretrefs import Secret
+from conductor.settings import Key
 
 SECRETS = {"one": "sk-one", "two": "sk-two", "utf": "schlüssel-😀"}
 RAW = b"\xff\xfe-not-utf-8"

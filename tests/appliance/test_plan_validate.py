@@ -8,7 +8,7 @@ import pytest
 
 from conductor.errors import PlanError
 from conductor.plan.language import Builtin, Plan, parse
-from conductor.plan.validate import PlanPool, unused, validate
+from conductor.plan.validate import PlanPool, validate
 from support.plans import ClearedMask, candidate, request
 
 POOL = PlanPool(3)
@@ -57,7 +57,6 @@ def test_limits_of_the_pool_hold() -> None:
     plan = parse("0 q -\n1 q -\nvote 0,1 -\n")
     for pool in [
         replace(POOL, max_steps=2),
-        replace(POOL, excluded=frozenset({1})),
         replace(POOL, builtins=frozenset({Builtin.REDACT})),
     ]:
         with pytest.raises(PlanError):
@@ -86,10 +85,10 @@ def test_a_mask_from_labels_follows_the_data_through_the_steps() -> None:
 
 
 def test_a_request_that_needs_one_worker_gets_a_pool_for_one_step() -> None:
-    asked = replace(request(candidate(), candidate()), one_step=True, excluded=frozenset({1}))
+    asked = replace(request(candidate(), candidate()), one_step=True)
     pool = PlanPool.of(asked)
     validate(parse("0 q -\n"), pool)
-    for text in ["1 q -\n", "0 q -\n0 0 -\n", "vote q -\n"]:
+    for text in ["2 q -\n", "0 q -\n0 0 -\n", "vote q -\n"]:
         with pytest.raises(PlanError):
             validate(parse(text), pool)
 
@@ -99,9 +98,3 @@ def test_a_pool_beyond_the_language_cannot_be_built() -> None:
         with pytest.raises(PlanError):
             PlanPool(**bad)
     assert PlanPool.of(replace(request(), max_steps=9)).max_steps == 5
-
-
-def test_steps_that_nobody_uses_are_named_but_allowed() -> None:
-    assert unused(parse("0 q -\n1 q -\n2 q,1 -\n")) == (0,)
-    assert unused(parse("0 q -\n1 q -\n2 * -\n")) == ()
-    assert unused(Plan()) == ()

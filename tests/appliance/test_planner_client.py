@@ -108,12 +108,10 @@ async def test_a_loading_planner_is_found_ready_without_traffic(path: Path) -> N
 
 UNFIT = {
     "a worker that is not offered": answer("2 q -\n"),
-    "a worker that is excluded": answer("0 q -\n", alternates=[]),
     "an empty plan": answer(""),
     "a text that is no plan": answer("0 q - \n"),
     "a redaction at the end": answer("redact q -\n"),
     "a stand-in that is not offered": answer(alternates=[2]),
-    "a stand-in that is excluded": answer(alternates=[0]),
 }
 JUNK = {
     "no JSON": http(b"<html>"),
@@ -160,18 +158,11 @@ CASES = [
 async def test_an_answer_that_cannot_be_used_makes_serve_plan(
     path: Path, reply: bytes, why: Detour
 ) -> None:
-    asked = replace(ASKED, excluded=frozenset({0})) if reply in _WITH_EXCLUDED else ASKED
     planner = FakePlanner(reply)
     async with planner.serving(path), client_of(path) as client:
-        planned = await client.plan(asked)
+        planned = await client.plan(ASKED)
     assert planner.plans_asked >= 1
     assert whose(planned) == ("serve", "default", why)
-
-
-_WITH_EXCLUDED = {
-    UNFIT["a worker that is excluded"],
-    UNFIT["a stand-in that is excluded"],
-}
 
 
 @pytest.mark.parametrize(
@@ -198,7 +189,7 @@ async def test_a_planner_that_answers_junk_is_still_asked_the_next_time(path: Pa
 
 
 async def test_no_plan_at_all_is_an_error_whoever_is_asked(path: Path) -> None:
-    nobody = replace(ASKED, excluded=frozenset({0, 1}))
+    nobody = replace(ASKED, candidates=())
     async with client_of(path) as client:
         with pytest.raises(PlanError):
             await client.plan(nobody)

@@ -104,20 +104,9 @@ def test_quality_asks_the_best_alone_when_a_second_opinion_is_no_use(
     assert planned_text(asked) == "0 q -\n"
 
 
-def test_workers_that_failed_are_not_used_again() -> None:
-    asked = replace(request(*POOL, preference="quality"), excluded=frozenset({0, 2}))
-    planned = plan_by_rules(asked)
-    assert show(planned.plan) == "3 q -\n"
-    assert planned.alternates == (1,)
-
-
-def test_nobody_left_is_an_error_and_not_a_plan() -> None:
-    for asked in [
-        replace(request(), candidates=()),
-        replace(request(DEAREST), excluded=frozenset({0})),
-    ]:
-        with pytest.raises(PlanError, match="no candidate"):
-            plan_by_rules(asked)
+def test_no_candidate_is_an_error_and_not_a_plan() -> None:
+    with pytest.raises(PlanError, match="no candidate"):
+        plan_by_rules(replace(request(), candidates=()))
 
 
 def test_workers_whose_window_is_too_small_are_left_out_while_others_fit() -> None:
@@ -150,7 +139,6 @@ requests = st.builds(
     preference=st.sampled_from(["thrifty", "balanced", "quality"]),
     max_steps=st.integers(1, 5),
     one_step=st.booleans(),
-    excluded=st.frozensets(st.integers(0, 7), max_size=3),
     prompt_tokens=st.integers(0, 5000),
 )
 
@@ -158,13 +146,8 @@ requests = st.builds(
 @settings(deadline=None)
 @given(requests)
 def test_every_plan_fits_its_request(asked: PlanRequest) -> None:
-    try:
-        planned = plan_by_rules(asked)
-    except PlanError:
-        assert set(range(len(asked.candidates))) <= asked.excluded
-        return
+    planned = plan_by_rules(asked)
     validate(planned.plan, PlanPool.of(asked))
-    assert not set(planned.alternates) & asked.excluded
     assert len(set(planned.alternates)) == len(planned.alternates)
 
 
@@ -173,11 +156,7 @@ def test_every_plan_fits_its_request(asked: PlanRequest) -> None:
 def test_shuffling_the_candidates_shuffles_the_choice(asked: PlanRequest, chance: object) -> None:
     order = list(range(len(asked.candidates)))
     chance.shuffle(order)  # type: ignore[attr-defined]
-    shuffled = replace(
-        asked,
-        candidates=tuple(asked.candidates[old] for old in order),
-        excluded=frozenset(new for new, old in enumerate(order) if old in asked.excluded),
-    )
+    shuffled = replace(asked, candidates=tuple(asked.candidates[old] for old in order))
     assert choice(asked) == choice(shuffled)
 
 

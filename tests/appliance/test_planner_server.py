@@ -62,9 +62,7 @@ async def test_a_question_gets_a_plan(path: Path) -> None:
 
 async def test_the_engine_sees_exactly_what_was_asked(path: Path) -> None:
     engine = FakeEngine()
-    asked = replace(
-        ASKED, preference="quality", max_steps=3, excluded=frozenset({1}), prompt_tokens=77
-    )
+    asked = replace(ASKED, preference="quality", max_steps=3, prompt_tokens=77)
     async with asking(path, engine) as session:
         await post(session, wire.encode_request(asked))
     assert engine.asked == [asked]
@@ -178,9 +176,6 @@ JUNK = {
     "a truthy flag": changed(one_step=1),
     "true as a number": changed(max_steps=True),
     "a float as a whole number": changed(max_steps=2.0),
-    "an excluded stranger": changed(excluded=[2]),
-    "a negative ordinal": changed(excluded=[-1]),
-    "an ordinal twice": changed(excluded=[0, 0]),
     "candidates by name": changed(candidates={"a": 1}),
     "a candidate that is a name": changed(candidates=["gpt"]),
     "too many candidates": changed(candidates=GOOD["candidates"][:1] * 257),

@@ -56,7 +56,6 @@ cards = st.builds(candidate, price=st.floats(0, 100), local=st.booleans(), code=
         preference=st.sampled_from(["thrifty", "balanced", "quality"]),
         max_steps=st.integers(1, 5),
         one_step=st.booleans(),
-        excluded=st.frozensets(st.integers(0, 2)),
         prompt_tokens=st.integers(0, 10**9),
     )
 )
@@ -70,4 +69,3 @@ def test_a_question_from_hell_can_still_be_sent() -> None:
         raw = wire.encode_request(asked)
         assert len(raw) < wire.MAX_REQUEST_BYTES
         assert wire.decode_request(raw) == asked
-        assert asked.prompt_tokens == len(question) // 4

@@ -45,7 +45,6 @@ from support.rawpeer import (
 @pytest.fixture
 async def caller():
     caller = HttpCaller()
-    await caller.start()
     yield caller
     await caller.close()
 

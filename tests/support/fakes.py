@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from conductor.audit import AuditLog
 from conductor.chat.request import ChatRequest, parse_chat
-from conductor.config import Key, Site
+from conductor.config import Site
 from conductor.core import Body, Call, Caller, PlanRequest, Reply, Worker
 from conductor.detect.scan import Scanner
 from conductor.errors import AuditError, PlanError, WorkerError
@@ -29,16 +29,17 @@ from conductor.plan.language import parse
 from conductor.planner.client import PlannerClient
 from conductor.planner.engine import Planned
 from conductor.run.attempts import Attempts
-from conductor.run.budget import Budget, Limits
+from conductor.run.budget import Budget
 from conductor.run.conduct import Conduct
 from conductor.run.executor import Executor, Job, Run
 from conductor.run.intake import Intake
 from conductor.run.permits import PermitDesk
+from conductor.settings import Key, RequestLimits
 from conductor.workers.pool import Pool
 from support.configs import Tree, local_worker, remote_worker, small_site
 
 Diary = list[str]
-ROOMY = Limits(max_calls=20, max_tokens=100_000, max_cost_usd=1.0, total_s=60.0)
+ROOMY = RequestLimits(max_calls=20, max_tokens=100_000, max_cost_usd=1.0, total_s=60.0)
 
 
 # -- workers ----------------------------------------------------------------------------------
@@ -270,7 +271,7 @@ class Kit:
     executor: Executor
     intake: Intake
     conduct: Conduct
-    limits: Limits
+    limits: RequestLimits
     diary: Diary
     key: Key = field(default_factory=lambda: Key("app", None, None))
 
@@ -329,7 +330,7 @@ def kit(
     workers: Sequence[Tree] | None = None,
     plan: str | None = "0 q -\n",
     alternates: tuple[int, ...] = (),
-    limits: Limits = ROOMY,
+    limits: RequestLimits = ROOMY,
     held: bool | frozenset[str] = False,
     broken: frozenset[str] = frozenset(),
     budget_usd: float | None = None,

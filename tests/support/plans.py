@@ -45,7 +45,8 @@ def candidate(
 def request(
     *candidates: Candidate, question: str = "Hello there", preference: Preference = "balanced"
 ) -> PlanRequest:
-    return PlanRequest("r-1", question, candidates or (candidate(),), preference)
+    tokens = len(question) // 4
+    return PlanRequest("r-1", question, candidates or (candidate(),), tokens, preference)
 
 
 # -- plans ------------------------------------------------------------------------------------
@@ -141,7 +142,6 @@ pools = st.builds(
     workers=st.integers(0, 12),
     builtins=st.frozensets(st.sampled_from(Builtin)),
     max_steps=st.integers(1, MAX_STEPS),
-    excluded=st.frozensets(st.integers(0, 11), max_size=3),
     may_stop=st.booleans(),
     mask=masks,
 )

@@ -47,7 +47,7 @@ from conductor.run.failover import TIMEOUTS
 
 KEEP_ALIVE_S = 5.0
 
-log = structlog.get_logger("api")
+log = structlog.get_logger()
 
 
 class ChatHandler:

@@ -8,13 +8,13 @@ from conductor.api.bodies import BodyGate, parsed
 from conductor.api.envelope import REQUEST_ID, json_response
 from conductor.api.middleware import KEY, MODEL, declared_label
 from conductor.chat.request import ChatRequest
-from conductor.config import Key
 from conductor.core import Body
 from conductor.errors import ApiError
 from conductor.labels import Lattice
 from conductor.plan.language import show
 from conductor.run.conduct import plan_text
 from conductor.run.intake import Intake
+from conductor.settings import Key
 
 
 class ExplainHandler:

@@ -7,10 +7,10 @@ import hmac
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from conductor.config import Key
 from conductor.core import SecretRef
 from conductor.errors import InvalidKey, RateLimited, StartError
 from conductor.secretrefs import Secret
+from conductor.settings import Key
 
 MAX_KEY_BYTES = 512
 

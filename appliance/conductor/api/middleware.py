@@ -24,7 +24,6 @@ from conductor.api.envelope import (
     error_response,
 )
 from conductor.api.keys import KeyRing
-from conductor.config import Key
 from conductor.errors import (
     ApiError,
     BadRequest,
@@ -33,8 +32,8 @@ from conductor.errors import (
     NotFound,
     Overloaded,
 )
-from conductor.logs import error_name
 from conductor.metrics import Metrics
+from conductor.settings import Key
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -46,9 +45,10 @@ WORKERS_S = web.RequestKey("workers_s", float)
 OUTPUT_TOKENS = web.RequestKey("output_tokens", int)
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
-MAX_CLIENT_ID = 512
+MAX_CLIENT_ID_CHARS = 512
+"""Of a client's own `X-Client-Request-Id`; a longer one is not repeated in the log."""
 
-log = structlog.get_logger("api")
+log = structlog.get_logger()
 
 
 class Door:
@@ -151,8 +151,8 @@ async def _enveloped(request: web.Request, handler: Handler) -> web.StreamRespon
         return error_response(request, BadRequest("The request cannot be served as sent."))
     except (ConnectionError, asyncio.CancelledError):
         raise
-    except Exception as error:  # noqa: BLE001 - the boundary: whatever escapes becomes a 500
-        log.error("unhandled", error=error_name(error), where=_where(error))
+    except Exception as error:
+        log.error("unhandled", exc_info=error)
         if _begun(request):
             raise ConnectionResetError from None
         return error_response(request, InternalError("The appliance failed. Its log tells more."))
@@ -227,19 +227,9 @@ def _client_id(request: web.Request) -> str | None:
     given = request.headers.get("X-Client-Request-Id")
     if (
         given is None
-        or len(given) > MAX_CLIENT_ID
+        or len(given) > MAX_CLIENT_ID_CHARS
         or not given.isascii()
         or not given.isprintable()
     ):
         return None
     return given
-
-
-def _where(error: BaseException) -> str:
-    """File and line of the innermost frame; no values, no messages."""
-    trace = error.__traceback__
-    if trace is None:
-        return "?"
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    return f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"

@@ -6,9 +6,9 @@ from aiohttp import web
 
 from conductor.api.envelope import json_response
 from conductor.api.middleware import KEY
-from conductor.config import Key
 from conductor.core import Body
 from conductor.selection import CONDUCTOR_MODELS, unknown
+from conductor.settings import Key
 from conductor.workers.pool import Pool
 
 

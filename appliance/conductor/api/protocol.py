@@ -19,7 +19,7 @@ from conductor.errors import BadRequest, InternalError
 
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
-log = structlog.get_logger("api")
+log = structlog.get_logger()
 
 
 class Runner(web.AppRunner):

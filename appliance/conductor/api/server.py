@@ -42,7 +42,7 @@ STALLED_READER_S = 120.0
 """A client that takes no byte of its answer for so long is cut off by the kernel: neither the
 event loop nor a timer of a request notices that somebody just does not read."""
 
-log = structlog.get_logger("serve")
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import orjson
+
 from conductor.core import Body
 from conductor.errors import ApiError
 
@@ -29,8 +31,6 @@ KEEP_ALIVE = b": keep-alive\n\n"
 
 def event(chunk: Body) -> bytes:
     """One chunk as an event. JSON from orjson has no line break, so it is a single line."""
-    import orjson
-
     return b"data: " + orjson.dumps(chunk) + b"\n\n"
 
 

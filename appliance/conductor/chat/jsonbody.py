@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import orjson
+
 from conductor.core import Body
 from conductor.errors import BadRequest
 
@@ -49,8 +51,6 @@ def read_object(raw: bytes) -> Body:
 
 
 def _decoded(raw: bytes) -> Any:
-    import orjson
-
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as error:

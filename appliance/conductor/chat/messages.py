@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
+
 from conductor.chat.fields import invalid
 from conductor.core import Body
 from conductor.errors import BadRequest
@@ -62,8 +64,6 @@ def is_plain(messages: list[Body]) -> bool:
 
 def text_bytes(messages: list[Body]) -> int:
     """How much text a model has to read, roughly: UTF-8 bytes of contents, names and calls."""
-    import orjson
-
     size = 0
     for message in messages:
         size += sum(len(text.encode()) for text in _texts(message.get("content")))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import orjson
+
 from conductor.chat.fields import REMOTE_FIELDS, check_fields
 from conductor.chat.jsonbody import read_object
 from conductor.chat.messages import (
@@ -90,8 +92,6 @@ def outgoing(
     worker gets the fields that the API defines and nothing about who asks; a local one also those
     that are unknown here. Usage is always asked for, whether or not the client wants to see it.
     """
-    import orjson
-
     body = {
         name: value for name, value in request.body.items() if not remote or name in REMOTE_FIELDS
     }
@@ -135,8 +135,6 @@ def _one_step(body: Body) -> bool:
 
 
 def _tool_bytes(body: Body) -> int:
-    import orjson
-
     names = ("tools", "functions", "response_format")
     return sum(len(orjson.dumps(body[name])) for name in names if name in body)
 

@@ -30,12 +30,11 @@ def egress(config: Path, socket_path: Path | None) -> None:
     import uvloop
 
     from conductor.config import load
-    from conductor.egress.client import SOCKET_NAME
     from conductor.openfiles import lift_limit
 
     lift_limit()
     site = load(config)
-    uvloop.run(_serve(site, socket_path or site.appliance.paths.run / SOCKET_NAME))
+    uvloop.run(_serve(site, socket_path or site.appliance.paths.egress_socket))
 
 
 async def _serve(site: Site, socket: Path) -> None:
@@ -58,7 +57,7 @@ async def _serve(site: Site, socket: Path) -> None:
     log = appliance.log
     configure(log.format, log.level, secrets=[key.reveal() for key in keys.values()])
     gate = PermitGate(
-        load_public(appliance.paths.state / "permits" / PUBLIC_NAME),
+        load_public(appliance.paths.permits / PUBLIC_NAME),
         new_epoch(),
         remote,
         site.policy.lattice,

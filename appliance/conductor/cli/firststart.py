@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from conductor.config import Api, Site
+from conductor.config import Site
 from conductor.egress.permit import PRIVATE_NAME, generate
 from conductor.errors import StartError
+from conductor.settings import Api
 
 
 def prepare(site: Site) -> list[str]:
@@ -27,10 +28,10 @@ def prepare(site: Site) -> list[str]:
         path = Path(key.secret.name)
         if _write_new(path, f"ck-{secrets.token_urlsafe(32)}\n"):
             said.append(f"made an API key for '{key.id}' in {path}")
-    permits = paths.state / "permits"
-    if any(worker.remote for worker in site.workers) and not (permits / PRIVATE_NAME).exists():
-        generate(permits)
-        said.append(f"made the permit key pair in {permits}")
+    remote = any(worker.remote for worker in site.workers)
+    if remote and not (paths.permits / PRIVATE_NAME).exists():
+        generate(paths.permits)
+        said.append(f"made the permit key pair in {paths.permits}")
     return said
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from pathlib import Path
 
 import click
@@ -46,35 +45,25 @@ async def _explain(
     from conductor.api.explain import explain
     from conductor.chat.request import parse_chat
     from conductor.config import load
-    from conductor.detect.scan import Scanner
-    from conductor.planner.client import PlannerClient
-    from conductor.planner.default import DefaultEngine
+    from conductor.logs import configure
     from conductor.run.intake import Intake
-    from conductor.run.services import Sockets
+    from conductor.run.services import make_planner, make_scanner
     from conductor.workers.pool import Pool
 
     site = load(config)
     appliance = site.appliance
+    configure("console", "warning")  # to standard error: the output is the explanation alone
     keys = {key.id: key for key in appliance.keys}
     if key_id is not None and key_id not in keys:
         raise click.BadParameter(f"keys are {', '.join(keys)}", param_hint="--key")
     key = keys[key_id] if key_id else appliance.keys[0]
-    scan = appliance.scan
-    scanner = Scanner(
-        inline_bytes=scan.inline_bytes,
-        processes=1,
-        timeout_s=scan.timeout_s,
-        max_text_bytes=scan.max_text_bytes,
-    )
-    planner = PlannerClient(
-        Sockets.below(appliance.paths.run).planner, appliance.planner.timeout_s, DefaultEngine()
-    )
+    scanner, planner = make_scanner(appliance), make_planner(appliance)
     await scanner.start()
     await planner.start()
     try:
         intake = Intake(
             policy=site.policy,
-            pool=Pool(site.workers, time.monotonic),
+            pool=Pool(site.workers),
             scanner=scanner,
             planner=planner,
             max_steps=appliance.limits.max_steps,

@@ -22,11 +22,10 @@ def planner(config: Path, socket_path: Path | None) -> None:
     from conductor.config import load
     from conductor.logs import configure
     from conductor.planner.server import run_planner
-    from conductor.run.services import Sockets
 
     site = load(config)
     configure(site.appliance.log.format, site.appliance.log.level)
     run_planner(
-        socket_path or Sockets.below(site.appliance.paths.run).planner,
+        socket_path or site.appliance.paths.planner_socket,
         site.appliance.planner.engine,
     )

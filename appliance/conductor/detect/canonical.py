@@ -37,6 +37,30 @@ _ALIKE = dict(
 )
 
 
+# Ranges that mirror a stretch of ASCII but do not decompose to it: first, last, what the first
+# stands for. Tags and variation selectors are unseen, and carry text all the same.
+_MIRRORS = (
+    (0xE0020, 0xE007E, " "),
+    (0xE0110, 0xE016E, " "),
+    (0x1F1E6, 0x1F1FF, "A"),  # regional indicators: flags
+    (0x1F150, 0x1F169, "A"),  # white on black, round and square
+    (0x1F170, 0x1F189, "A"),
+    (0x2776, 0x277E, "1"),
+    (0x24FF, 0x24FF, "0"),
+)
+
+_PUNCTUATION = b"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
+_PUNCTUATION_TO_SPACE = bytes.maketrans(_PUNCTUATION, b" " * len(_PUNCTUATION))
+_INLINE_TAG = re.compile(
+    rb"<(?:/?(?:a|b|bdo|code|em|font|i|mark|s|small|span|strong|sub|sup|tt|u|wbr)\b[^<>]{0,200}"
+    rb"|!--[^<>]{0,200}--)>",
+    re.IGNORECASE,
+)
+_CONCATENATION = re.compile(rb"[\"'][ \t\r\n]{0,8}\+[ \t\r\n]{0,8}[\"']")
+_EMPHASIS = re.compile(rb"\*\*|__|~~|`")
+_SPOKEN_AT = re.compile(rb"[ \t]?[\[({<][ \t]?at[ \t]?[\])}>][ \t]?", re.IGNORECASE)
+_SPOKEN_DOT = re.compile(rb"[ \t]?[\[({<][ \t]?(?:dot|\.)[ \t]?[\])}>][ \t]?", re.IGNORECASE)
+
 _LONGEST = 4
 """Ligatures of whole words (U+FDFA is 18 characters) stay: a text could grow elevenfold."""
 
@@ -61,8 +85,9 @@ _FOLDING = _Folding()
 def _fold_character(character: str) -> str:
     """What one character stands for: possibly nothing, possibly several characters."""
     code = ord(character)
-    if 0xE0020 <= code <= 0xE007E:  # tag characters mirror ASCII, unseen
-        return chr(code - 0xE0000)
+    for first, last, stands_for in _MIRRORS:
+        if first <= code <= last:
+            return chr(ord(stands_for) + code - first)
     if code in (0x2028, 0x2029, 0x85):
         return "\n"
     if code in (0x115F, 0x1160, 0x3164, 0xFFA0, 0x2800, 0x180E):  # blank letters
@@ -106,7 +131,27 @@ def unwrap(text: bytes) -> bytes:
 def squeeze(text: bytes) -> tuple[bytes, bytes]:
     """The text without white space, and without dashes, dots and underscores either.
 
-    `A K I A` is `AKIA`, and so is `AK-IA`. Only for what no sentence can turn into by this.
+    `A K I A` is `AKIA`, and so are `AK-IA` and `"AK" + "IA"`. Only for what no sentence can turn
+    into by this.
     """
     compact = text.translate(None, b" \t\r\n")
-    return compact, compact.translate(None, b"-._")
+    return compact, compact.translate(None, _PUNCTUATION)
+
+
+def grouped(text: bytes) -> bytes:
+    """The text with one space in place of all that stands between its words and numbers."""
+    return b" ".join(text.translate(_PUNCTUATION_TO_SPACE).split())
+
+
+def undressed(text: bytes) -> bytes:
+    """The text as shown: without mark-up within words, literals put together, `[at]` read aloud."""
+    if b"<" in text:
+        text = _INLINE_TAG.sub(b"", text)
+    if _SPOKEN_AT.search(text):
+        text = _SPOKEN_DOT.sub(b".", _SPOKEN_AT.sub(b"@", text))
+    return _CONCATENATION.sub(b"", _EMPHASIS.sub(b"", text))
+
+
+def overridden(text: bytes) -> bool:
+    """Whether a right-to-left override (U+202E) has some of the text shown backwards."""
+    return b"\xe2\x80\xae" in text

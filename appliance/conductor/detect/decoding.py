@@ -1,4 +1,4 @@
-"""Decodings: what a text says in base64, hexadecimal, escapes, or letter by letter.
+"""Decodings: what a text says in base64, in codes, in escapes, or letter by letter.
 
 `decode` gives what is hidden in a text, one layer down; the caller repeats it for the next layer.
 A blob that decodes to no text (an image) gives nothing, and that is no fault. All blobs of a text
@@ -17,19 +17,21 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from conductor.detect.canonical import BREAK
+from conductor.detect.codes import PATTERNS, READERS, hex_digits
 
 _ESCAPE = re.compile(
     rb"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2}))"
 )
+_BETWEEN_PIECES = b"=\"'\\ \t\r\n,."
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
 _BASE64_ONLY = bytes(
     _URL_SAFE[byte] if chr(byte).isascii() and (chr(byte).isalnum() or byte in b"+/-_") else 32
     for byte in range(256)
 )
-_HEX_FILLING = re.compile(rb"0x|\\x|[^0-9A-Fa-f]")
 _AFTER_LETTER = re.compile(rb"([!-~])[ \t\-_.]")
 _DEFLATED = (b"H4sI", b"eJ", b"eA", b"eF", b"eN")
-"""How base64 of gzip (RFC 1952) and of zlib (RFC 1950) begins."""
+_DEFLATED_HEX = (b"1f8b08", b"7801", b"785e", b"789c", b"78da")
+"""How gzip (RFC 1952) and zlib (RFC 1950) begin in base64 and in hexadecimal."""
 
 _LARGE = 4096
 """From this many characters on a blob is seldom text, and needs longer runs to count as such."""
@@ -37,23 +39,26 @@ _LARGE = 4096
 _CHARACTER = (
     r"(?:[\t\n\r -~]|[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3})"
 )
-_UTF16 = r"(?:[\t\n\r -~]\x00){8,}|(?:\x00[\t\n\r -~]){8,}"
+_WIDE = r"(?:[\t\n\r -~]\x00{1,3}){8,}|(?:\x00{1,3}[\t\n\r -~]){8,}"
+"""UTF-16 and UTF-32, either end first."""
 
 _PATTERNS = {
+    **PATTERNS,
     "escaped": r"%[0-9A-Fa-f]{2}|&(?:#|[A-Za-z]{2})|\\[uUx][0-9A-Fa-f{]",
     # Both alphabets of RFC 4648; wrapped: over several lines.
     "base64": r"[A-Za-z0-9+/_\-]{16}",
     "wrapped": r"[A-Za-z0-9+/_\-]{16,}(?:=?\r?\n[ \t]*[A-Za-z0-9+/_\-]{4,})+",
+    # A literal in pieces: `"SVQ2" + "MFgw"`, or a list of them.
+    "pieces": r"[A-Za-z0-9+/_\-]{4,}=?(?:[\"'\\]+[ \t\r\n,+.]{1,8}[\"'\\]+[A-Za-z0-9+/_\-]{2,})+",
     "hex": r"[0-9A-Fa-f]{16,}",
-    "spaced_hex": r"(?:(?:0x|\\x)?[0-9A-Fa-f]{2}[ ,:;\-]{1,2}){7,}(?:0x|\\x)?[0-9A-Fa-f]{2}",
     "spaced": r"(?:^|\s)(?:[!-~][ \t\-_.]){7,}[!-~](?:\s|$)",
     # RFC 2397; the second group is the payload. A dozen bytes hold no picture: that is a template.
     "data_url": r"(?i)data:([\w.+\-]+/[\w.+\-]+)?(?:;[\w.+=\"\-]+)*,([A-Za-z0-9+/_\-=%]{16,})",
     # What counts as text among decoded bytes.
-    "text": rf"{_UTF16}|{_CHARACTER}{{10,}}",
-    "long_text": rf"{_UTF16}|{_CHARACTER}{{24,}}",
+    "text": rf"{_WIDE}|{_CHARACTER}{{10,}}",
+    "long_text": rf"{_WIDE}|{_CHARACTER}{{24,}}",
 }
-_SOUGHT = ("escaped", "base64", "wrapped", "hex", "spaced_hex", "spaced")
+_SOUGHT = ("escaped", "base64", "wrapped", "pieces", "hex", "spaced", *PATTERNS)
 _TEXT_TYPE = re.compile(rb"(?i)(?:text/.*|application/(?:json|xml|yaml)|image/svg\+xml|)\Z")
 
 
@@ -112,12 +117,22 @@ def _decodings(text: bytes, limit: int) -> Iterator[bytes]:
             yield unescaped
     if "base64" in sought:
         yield from _base64(_base64_runs(text, wrapped="wrapped" in sought), limit)
+    if "pieces" in sought:
+        pieces = (run.translate(_URL_SAFE, _BETWEEN_PIECES) for run in _every("pieces", text))
+        yield from _base64([run for run in pieces if len(run) >= 16], limit)
     if "hex" in sought:
-        yield from _hex(list(_every("hex", text)))
+        yield from _hex(runs := list(_every("hex", text)))
+        for run in runs:
+            if run.lower().startswith(_DEFLATED_HEX):
+                packed = binascii.unhexlify(run[: len(run) // 2 * 2])
+                yield from _readable(_inflate(packed, limit), "text")
     if "spaced_hex" in sought:
-        yield from _hex([_HEX_FILLING.sub(b"", row) for row in _every("spaced_hex", text)])
+        yield from _hex([hex_digits(row) for row in _every("spaced_hex", text)])
     if "spaced" in sought:
         yield from (_AFTER_LETTER.sub(rb"\1", row) for row in _every("spaced", text))
+    for name in sought & READERS.keys():
+        rows = (READERS[name](row) for row in _every(name, text))
+        yield from _readable(b"\0\0".join(rows), "text")
 
 
 def _unescape(text: bytes) -> bytes:
@@ -163,7 +178,8 @@ def _base64(runs: list[bytes], limit: int) -> Iterator[bytes]:
             yield from _readable(binascii.a2b_base64(b"".join(parts)), text)
     for run in runs:
         if run.startswith(_DEFLATED):
-            yield from _readable(_inflate(run, limit), "text")
+            packed = binascii.a2b_base64(run[: len(run) // 4 * 4])
+            yield from _readable(_inflate(packed, limit), "text")
 
 
 def _hex(runs: list[bytes]) -> Iterator[bytes]:
@@ -182,14 +198,13 @@ def _by_size(runs: list[bytes]) -> Iterator[tuple[list[bytes], str]]:
 
 
 def _readable(raw: bytes, pattern: str) -> Iterator[bytes]:
-    """The runs of text in decoded bytes, UTF-8 or UTF-16."""
+    """The runs of text in decoded bytes, UTF-8, UTF-16 or UTF-32."""
     return (run.replace(b"\x00", b"") for run in _every(pattern, raw))
 
 
-def _inflate(run: bytes, limit: int) -> bytes:
-    """Decompress what base64 hid, as far as it goes. Raises `TooLarge` beyond `limit` bytes."""
+def _inflate(packed: bytes, limit: int) -> bytes:
+    """Decompress what was encoded, as far as it goes. Raises `TooLarge` beyond `limit` bytes."""
     try:
-        packed = binascii.a2b_base64(run[: len(run) // 4 * 4])
         plain = zlib.decompressobj(wbits=47).decompress(packed, limit + 1)
     except zlib.error:
         return b""

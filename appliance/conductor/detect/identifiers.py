@@ -35,7 +35,7 @@ _CARD_SHAPES = (
     r"(?:^|[^0-9])([0-9]{14,19})(?:[^0-9]|$)",
     # Grouped in any way, but only if the whole row of digits is one card.
     r"(?:^|[^0-9 .\-]|[^0-9][ .\-])"
-    r"([0-9](?:[ \-]?[0-9]){13,18})"
+    r"([0-9](?:[ \t\-]{0,3}[0-9]){13,18})"
     r"(?:$|[^0-9 .\-]|[ .\-](?:[^0-9]|$))",
 )
 
@@ -79,6 +79,15 @@ def is_iban(text: bytes, start: int, end: int) -> bool:
     return bool(iban.is_valid(number, check_country=False))
 
 
+def is_plain_iban(text: bytes, start: int, end: int) -> bool:
+    """`is_iban`, for what may begin in the middle of a word: not within a hexadecimal digest."""
+    country = text[start : start + 2].decode("ascii")
+    length = _iban_lengths().get(country)
+    if length is None or end - start < length or _inside_other_number(text, start, start + length):
+        return False
+    return is_iban(text, start, end)
+
+
 def has_issuer(number: str) -> bool:
     """Whether a card network issues numbers of this beginning and length (ISO/IEC 7812).
 
@@ -102,7 +111,7 @@ def has_issuer(number: str) -> bool:
 
 def is_payment_card(text: bytes, start: int, end: int) -> bool:
     """Whether these digits are a card: an issuer's range, Luhn, and not part of something else."""
-    number = text[start:end].translate(None, b" .-").decode("ascii")
+    number = text[start:end].translate(None, b" \t.-").decode("ascii")
     if not has_issuer(number) or _ROW_OF_PAIRS.match(text, start, end):
         return False
     from stdnum import luhn
@@ -134,15 +143,24 @@ def is_email(text: bytes, start: int, end: int) -> bool:
     return not (local.lower() == b"git" and text[end : end + 1] in (b":", b"/"))
 
 
+def iban_rules() -> tuple[Rule, ...]:
+    """An IBAN as a word of its own, and a plain one that some other word runs into."""
+    body = r"[A-Z]{2}[0-9]{2}[A-Z]{0,4}[0-9]{10}"
+    return (
+        Rule("iban", _iban_gate(), (_iban_pattern(),), is_iban, look_inside=True),
+        Rule("iban", body, (body + "[A-Z0-9]{0,20}",), is_plain_iban, look_inside=True),
+    )
+
+
 def identifier_rules() -> tuple[Rule, ...]:
     """The rules of this room."""
     word = r"[A-Za-z0-9._%+'\-]"
     label = r"[A-Za-z0-9\-\x80-\xff]"
     return (
-        Rule("iban", _iban_gate(), (_iban_pattern(),), is_iban, look_inside=True),
+        *iban_rules(),
         Rule(
             "payment_card",
-            rf"[0-9](?:{_GAP}[0-9]){{13}}",
+            r"[0-9](?:[ \t.\-]{0,3}[0-9]){13}",
             _CARD_SHAPES,
             is_payment_card,
             look_inside=True,

@@ -4,6 +4,7 @@ A reading has several documents, because what they hold is found under different
 
     raw       keys and strings as they stand, a member as `key: value`
     nested    the same of JSON that was found inside strings
+    rows      lists and objects of short strings, each read as one
     joined    what a reader of the conversation reads as one: neighbouring parts and messages
     adjacent  strings next to each other anywhere
 
@@ -13,6 +14,7 @@ memory in proportion and never a recursion error.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +31,13 @@ _MIN_NUMBER = 10**11
 
 _MAX_NUMBER_BITS = 8192
 """Longer integers are not written out: it takes quadratic time."""
+
+_ROW = 64
+"""Items of a list that may together spell one thing: a card in four strings, a key letter by
+letter. Numbers are left out, save single digits: measurements would read as cards."""
+_ROW_CHARS = 4096
+_CODES = 10
+"""From so many small numbers on, a list may be a text in character codes."""
 
 _LABELS = frozenset({"role", "type", "id", "name", "model", "object", "tool_call_id", "call_id"})
 """Members that stand between the texts of a conversation and are none of it."""
@@ -56,6 +65,7 @@ def read(value: object, max_text_bytes: int) -> Reading:
     documents = {
         "raw": document(walk.texts),
         "nested": document(walk.nested),
+        "rows": document(walk.rows),
         "joined": BREAK.join(joined(value)),
         "adjacent": beside(walk.strings) if len(walk.strings) > 1 else "",
     }
@@ -76,6 +86,7 @@ class _Walk:
     def __init__(self, max_text_bytes: int) -> None:
         self.texts: list[str] = []
         self.nested: list[str] = []
+        self.rows: list[str] = []
         self.strings: list[str] = []
         self.unscanned: set[str] = set()
         self.text_bytes = 0
@@ -99,9 +110,11 @@ class _Walk:
             self._string(value, key, level)
         elif isinstance(value, dict):
             self._take(key, level)
+            self._row(list(value.values()))
             self._stack.extend((item, name, level) for name, item in reversed(value.items()))
         elif isinstance(value, list):
             self._take(key, level)
+            self._row(value)
             self._stack.extend((item, None, level) for item in reversed(value))
         elif value is None or isinstance(value, int | float):
             self._take(key, level)
@@ -126,6 +139,16 @@ class _Walk:
         if head and (head in '{["' or head in _PADDING):
             self._open(value.strip(_PADDING), level)
 
+    def _row(self, items: list[Any]) -> None:
+        """Note what the items of a list or an object say when they are read as one."""
+        if len(items) >= _CODES and all(type(item) is int and 0 <= item < 256 for item in items):
+            self.rows.append(" ".join(map(str, items)))
+        if not 2 <= len(items) <= _ROW or not all(map(_is_short, items)):
+            return
+        whole = "".join(map(str, items))
+        if len(whole) <= _ROW_CHARS:
+            self.rows.append(whole)
+
     def _open(self, text: str, level: int) -> None:
         """Read JSON inside a string. What only begins like JSON has been read as a string."""
         if text[:1] + text[-1:] not in ("{}", "[]", '""'):
@@ -144,10 +167,15 @@ class _Walk:
         if value is None or isinstance(value, bool) or not abs(value) >= _MIN_NUMBER:
             return
         if isinstance(value, float):
-            if not value.is_integer():
+            if math.isinf(value):
                 return
-            value = int(value)
+            value = int(value)  # what stands behind the point makes it no less an account
         if value.bit_length() > _MAX_NUMBER_BITS:
             self.unscanned.add("number")
         else:
             self._take(str(value), level)
+
+
+def _is_short(item: object) -> bool:
+    """A string that a list may hold a part of something in, or a digit."""
+    return isinstance(item, str) or (type(item) is int and 0 <= item <= 9)

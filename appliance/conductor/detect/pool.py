@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
 from pathlib import Path
 
 import orjson
+import structlog
 
 from conductor.core import Finding, Scan
+from conductor.logs import error_name
 
 READY = b"\x06"
 """What a process says once it has compiled its rules."""
@@ -32,7 +33,7 @@ _BACKOFF_S = (0.05, 0.5, 2.0, 5.0)
 _GONE = (OSError, asyncio.IncompleteReadError, orjson.JSONDecodeError)
 """How it shows that the other side of a pipe has died."""
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger()
 
 
 def unscanned(reason: str) -> Scan:
@@ -138,7 +139,7 @@ class ScanPool:
             self._idle.put_nowait(process)
             try:
                 await process.wait()
-                _log.warning("a scanning process ended and is started again")
+                log.warning("scanner_ended")
             finally:
                 self._discard(process)
                 await process.wait()
@@ -153,7 +154,7 @@ class ScanPool:
                 if await process.stdout.readexactly(1) == READY:
                     return process
         except (*_GONE, TimeoutError) as error:
-            _log.error("a scanning process does not start: %s", type(error).__name__)
+            log.error("scanner_not_started", error=error_name(error))
         except asyncio.CancelledError:
             await _end(process)
             raise

@@ -12,21 +12,22 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import logging
 import secrets
 from collections import OrderedDict
 from functools import cache
 
 import orjson
+import structlog
 
 from conductor.core import Finding, Scan
-from conductor.detect.canonical import fold, squeeze, unwrap
+from conductor.detect.canonical import fold, grouped, overridden, squeeze, undressed, unwrap
 from conductor.detect.decoding import TooLarge, decode, holds_opaque_data
-from conductor.detect.identifiers import identifier_rules
+from conductor.detect.identifiers import iban_rules, identifier_rules
 from conductor.detect.leaves import read
 from conductor.detect.pool import ScanPool, unscanned
 from conductor.detect.rules import MAX_CANDIDATES, RuleSet, TooManyCandidates
 from conductor.detect.secrets import secret_rules
+from conductor.logs import error_name
 
 DETECTORS: frozenset[str] = frozenset(
     {
@@ -45,6 +46,7 @@ REASONS: frozenset[str] = frozenset(
     {
         "audio",
         "data-url",
+        "decoded-too-deep",
         "decoded-too-long",
         "detector-error",
         "encrypted",
@@ -64,15 +66,20 @@ REASONS: frozenset[str] = frozenset(
 )
 """Every reason that `Scan.unscanned` can list."""
 
-VERSION = 1
+VERSION = 2
 """Raised with every change of what is found: part of the key under which scans are cached."""
 
 MAX_TEXT_BYTES = 32 << 20
-DECODE_DEPTH = 2
-"""Layers of encoding that are taken off: base64 of percent-encoded text is two."""
+DECODE_DEPTH = 4
+"""Layers of encoding that are taken off: base64 of percent-encoded text is two. What hides still
+more is not read to its ground, and counts as not scanned."""
 
 _BROKEN_BY_LINES = frozenset({"secret.generic", "email"})
-"""Not sought across a line's end: `password:` has a sentence below it, `x` a `@decorator.of`."""
+"""Not sought across a line's end, nor in a list read as one: `password:` has a sentence below it,
+`x` a `@decorator.of`."""
+
+_BROKEN_BY_MARKS = frozenset({"secret.generic"})
+"""Not sought where mark-up is taken away: what stands behind `password:` may be a new thing."""
 
 _PASSING = frozenset({"timeout", "scanner-down", "scanner-died", "detector-error"})
 """Reasons that may not hold the next time: such scans are not cached."""
@@ -85,7 +92,7 @@ _CACHED_SCANS = 1024
 _SHORT = 256 << 10
 """Bodies from here on are digested in a thread: it takes a millisecond a MiB."""
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger()
 
 
 def scan_value(
@@ -106,7 +113,7 @@ def scan_value(
         for name, document in reading.documents.items():
             run.document(name, document)
     except Exception as error:  # noqa: BLE001 - fail closed: no fault may end as a clean scan
-        _log.error("a detector failed: %s", type(error).__name__)
+        log.error("detector_failed", error=error_name(error))
         run.unscanned.add("detector-error")
     return Scan(tuple(run.findings.values()), text_bytes, tuple(sorted(run.unscanned)))
 
@@ -115,6 +122,12 @@ def scan_value(
 def rule_set() -> RuleSet:
     """All rules, compiled on first use (some tens of milliseconds)."""
     return RuleSet((*secret_rules(), *identifier_rules()))
+
+
+@cache
+def _grouped_rule_set() -> RuleSet:
+    """The rules for numbers that stand out however they are grouped."""
+    return RuleSet(iban_rules())
 
 
 class _Run:
@@ -137,11 +150,15 @@ class _Run:
         for depth in range(DECODE_DEPTH + 1):
             if not text:
                 return
-            text = self._views(view, text)
+            if view == "rows":
+                self._search(view, text, without=_BROKEN_BY_LINES)
+            else:
+                text = self._views(view, text)
             if name != "joined" and holds_opaque_data(text):  # no picture spans two messages
                 self.unscanned.add("data-url")
-            if depth < DECODE_DEPTH:
-                text, view = self._decoded(text), "decoded"
+            text, view = self._decoded(text), "decoded"
+            if text and depth == DECODE_DEPTH:
+                self.unscanned.add("decoded-too-deep")
 
     def _views(self, view: str, text: bytes) -> bytes:
         """Search a text as it stands and with its disguises off; give it in plain characters."""
@@ -152,8 +169,14 @@ class _Run:
         lines = unwrap(folded)
         if len(lines) < len(folded):
             self._search("lines", lines, without=_BROKEN_BY_LINES)
+        shown = undressed(folded)
+        if len(shown) < len(folded):
+            self._search("shown", shown, without=_BROKEN_BY_MARKS)
+        if overridden(text):
+            self._search("reversed", folded[::-1])
         for squeezed in squeeze(folded):
             self._search("squeezed", squeezed, distinct_only=True)
+        self._search("grouped", grouped(folded), rules=_grouped_rule_set())
         return folded
 
     def _decoded(self, text: bytes) -> bytes:
@@ -172,10 +195,11 @@ class _Run:
         *,
         distinct_only: bool = False,
         without: frozenset[str] = frozenset(),
+        rules: RuleSet | None = None,
     ) -> None:
         skip = self.findings.keys() | without
         try:
-            found = rule_set().search(
+            found = (rules or rule_set()).search(
                 text, skip, distinct_only=distinct_only, max_candidates=self._max_candidates
             )
         except TooManyCandidates:

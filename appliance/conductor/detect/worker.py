@@ -15,6 +15,7 @@ import orjson
 from conductor.core import Scan
 from conductor.detect.pool import READY, pack, unscanned
 from conductor.detect.scan import scan_value
+from conductor.logs import configure
 
 _MAX_MEMORY_BYTES = 4 << 30
 """A 32 MiB body of prose takes 240 MiB. One that takes more than this ends the process, no more."""
@@ -24,6 +25,7 @@ def main() -> None:
     """Serve until the input ends. An interrupt at the terminal is for the parent to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
+    configure()  # to standard error: the output is for scans alone
     max_text_bytes = int(sys.argv[1])
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     scan_value({"warm": "up: DE89 3704 0044 0532 0130 00"}, max_text_bytes)

@@ -1,4 +1,4 @@
-"""`serve`'s side of the egress process: which epoch its permits must name, and whether it is ready.
+"""`serve`'s side of the egress process: which epoch its permits must name.
 
 The calls themselves go through `workers/http.py`.
 """
@@ -14,9 +14,6 @@ import orjson
 
 from conductor.core import Failure
 from conductor.errors import WorkerError
-
-SOCKET_NAME = "egress.sock"
-"""Below the run directory."""
 
 _TIMEOUT_S = 2.0
 _EPOCH = re.compile(r"[0-9a-f]{32}")
@@ -41,14 +38,6 @@ class EgressLink:
     def invalidate(self) -> None:
         """Ask again next time: a permit was refused, so egress may have been started anew."""
         self._epoch = None
-
-    async def ready(self) -> bool:
-        """Whether a permitted request would be sent now."""
-        try:
-            await self._get("/readyz")
-        except WorkerError:
-            return False
-        return True
 
     async def _ask_epoch(self) -> str:
         try:

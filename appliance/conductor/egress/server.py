@@ -54,7 +54,7 @@ _STATUS = {
 }
 """For people with curl; `serve` reads the failure header. Everything else is 502."""
 
-_log = structlog.get_logger("conductor.egress")
+log = structlog.get_logger()
 
 
 def new_epoch() -> str:
@@ -76,8 +76,8 @@ class _Sending:
         self.outcome, self.detail = error.failure, error.detail
 
     def log(self) -> None:
-        _log.info(
-            "egress call",
+        log.info(
+            "sent",
             permit_id=self.permit.id,
             decision_id=self.permit.decision_id,
             worker=self.worker.id,
@@ -130,7 +130,7 @@ class EgressService:
                 request.headers.get(PERMIT_HEADER, ""), raw, request.headers.get(WORKER_HEADER, "")
             )
         except PermitRefused as refused:
-            _log.warning("permit refused", reason=refused.reason)
+            log.warning("permit_refused", reason=refused.reason)
             return _refusal(WorkerError(Failure.PERMIT, refused.reason))
         except WorkerError as error:
             return _refusal(error)
@@ -241,9 +241,9 @@ async def serve_egress(socket: Path, service: EgressService, *, drain_s: float) 
         loop.add_signal_handler(number, stop.set)
     try:
         async with serving(socket, service, drain_s=drain_s):
-            _log.info("egress listens")
+            log.info("listening")
             await stop.wait()
-            _log.info("egress stops")
+            log.info("stopping")
     finally:
         for number in signals:
             loop.remove_signal_handler(number)

@@ -145,7 +145,7 @@ class Grammar:
                     yield f"{worker} {access} ".encode(), _Option(worker, view, bare, text)
 
     def _workers(self) -> Iterator[int | Builtin]:
-        yield from (n for n in range(self._pool.workers) if n not in self._pool.excluded)
+        yield from range(self._pool.workers)
         yield from sorted(self._pool.builtins)
 
     def _leads_on(self, earlier: tuple[Head, ...], head: Head) -> bool:

@@ -47,8 +47,6 @@ class PlanPool:
     workers: int
     builtins: frozenset[Builtin] = frozenset(Builtin)
     max_steps: int = MAX_STEPS
-    excluded: frozenset[int] = frozenset()
-    """Ordinals that may not be used."""
     may_stop: bool = False
     """Whether there is a previous answer that the empty plan can keep."""
     mask: Mask = field(default_factory=Unmasked)
@@ -67,7 +65,6 @@ class PlanPool:
             workers=len(request.candidates),
             builtins=frozenset() if request.one_step else frozenset({Builtin.VOTE}),
             max_steps=1 if request.one_step else min(request.max_steps, MAX_STEPS),
-            excluded=request.excluded,
         )
 
 
@@ -90,23 +87,11 @@ def validate(plan: Plan, pool: PlanPool) -> None:
         raise PlanError("`redact` is no answer: let a later step use it", len(earlier) - 1)
 
 
-def unused(plan: Plan) -> tuple[int, ...]:
-    """Steps, the last apart, whose result no later step is shown: work for nothing, yet allowed."""
-    shown = {
-        earlier
-        for index, step in enumerate(plan.steps)
-        for earlier in resolve(step.access, index).steps
-    }
-    return tuple(index for index in range(len(plan.steps) - 1) if index not in shown)
-
-
 def _fault(step: Step, head: Head, pool: PlanPool) -> str | None:
     if isinstance(step.worker, Builtin):
         return _builtin_fault(step.worker, head, pool)
     if step.worker >= pool.workers:
         return f"there is no worker {step.worker}: the pool has {pool.workers}, counted from 0"
-    if step.worker in pool.excluded:
-        return f"worker {step.worker} is excluded from this request"
     return None
 
 

@@ -42,7 +42,7 @@ _URL = "http://planner/v1/plan"
 _READY_URL = "http://planner/readyz"
 _JSON = {"Content-Type": "application/json"}
 
-log = structlog.get_logger("planner")
+log = structlog.get_logger()
 
 
 class PlannerState(StrEnum):
@@ -194,7 +194,7 @@ class PlannerClient:
     def _become(self, state: PlannerState) -> None:
         if state is not self._state:
             self._state = state
-            log.info("planner", state=str(state))
+            log.info("planner_state", state=str(state))
 
     async def _probe(self) -> PlannerState:
         """What `/readyz` says: TRIAL for ready, LOADING, DOWN or HUNG."""

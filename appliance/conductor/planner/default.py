@@ -2,8 +2,8 @@
 
 The rules, in order:
 
-1.  Candidates that already failed are out. If some of the rest have a context window that holds
-    the conversation and an answer, those without are out as well. Nobody left: `PlanError`.
+1.  If some candidates have a context window that holds the conversation and an answer, those
+    without are out. No candidate at all: `PlanError`.
 2.  The question's domain is told by surface marks (`domain.py`). A worker's skill is its card's
     figure for that domain, else for `general`, else the lowest on the card, else 0.
 3.  "Cheap" compares, in this order: expected price of this request, local before remote, the
@@ -37,8 +37,6 @@ CLOSE = 0.15
 """How far behind the best a second opinion may be. A much weaker one misleads who combines them."""
 EXPECTED_ANSWER_TOKENS = 400
 """Length of an answer, for comparing prices and for room in the context window."""
-_CHARS_PER_TOKEN = 4
-"""Rule of thumb for English text, where the request gives no estimate."""
 
 COMBINE = (
     "Two independent answers to the request are shown. Where they disagree, work out which is "
@@ -78,7 +76,7 @@ def plan_by_rules(request: PlanRequest) -> Planned:
     """The rules above as a pure function."""
     skilled = sorted(_usable(request), key=lambda ranked: ranked.skilled)
     if not skilled:
-        raise PlanError("no candidate is left to plan with: every permitted worker has failed")
+        raise PlanError("no candidate to plan with")
     plan = _quality(request, skilled) if request.preference == "quality" else None
     if plan is None:
         plan = Plan((Step(_single(request.preference, skilled).ordinal, _QUESTION),))
@@ -96,12 +94,11 @@ def skill(card: Card, topic: str) -> float:
 
 
 def _usable(request: PlanRequest) -> list[_Ranked]:
-    prompt_tokens = request.prompt_tokens or len(request.question) // _CHARS_PER_TOKEN
-    needed = prompt_tokens + EXPECTED_ANSWER_TOKENS
-    left = [(i, c) for i, c in enumerate(request.candidates) if i not in request.excluded]
-    roomy = [(i, c) for i, c in left if c.context_tokens >= needed]
+    needed = request.prompt_tokens + EXPECTED_ANSWER_TOKENS
+    offered = list(enumerate(request.candidates))
+    roomy = [(i, c) for i, c in offered if c.context_tokens >= needed]
     topic = domain(request.question)
-    return [_rank(i, c, topic, prompt_tokens) for i, c in roomy or left]
+    return [_rank(i, c, topic, request.prompt_tokens) for i, c in roomy or offered]
 
 
 def _rank(ordinal: int, candidate: Candidate, topic: str, prompt_tokens: int) -> _Ranked:

@@ -35,7 +35,7 @@ _DRAIN_S = 5.0
 """Time for running questions to end when the process is stopped."""
 _BACKLOG = 1024
 
-_log = structlog.get_logger("conductor.planner")
+log = structlog.get_logger()
 
 
 def run_planner(socket: Path, engine: str) -> None:
@@ -81,9 +81,9 @@ async def serve_planner(socket: Path, engine: PlanEngine) -> None:
         loop.add_signal_handler(number, stop.set)
     try:
         async with serving(socket, engine):
-            _log.info("planner listens", engine=engine.name)
+            log.info("listening", engine=engine.name)
             await stop.wait()
-            _log.info("planner stops")
+            log.info("stopping")
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
@@ -172,14 +172,14 @@ class PlannerService:
         except PlanError:
             raise
         except Exception as error:  # noqa: BLE001  engines are plug-ins: their faults end here
-            _log.error("engine failed", request_id=question.request_id, error=type(error).__name__)
+            log.error("engine_failed", request_id=question.request_id, error=type(error).__name__)
             raise _EngineFailed from None
 
     async def _ready(self) -> bool:
         try:
             return await self._engine.ready()
         except Exception as error:  # noqa: BLE001  as above
-            _log.error("engine cannot tell whether it is ready", error=type(error).__name__)
+            log.error("engine_not_ready", error=type(error).__name__)
             return False
 
 

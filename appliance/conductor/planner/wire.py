@@ -14,11 +14,11 @@ import math
 import re
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import orjson
 
-from conductor.core import Candidate, Card, PlanRequest, Preference, Price
+from conductor.core import Candidate, Card, CardSource, PlanRequest, Preference, Price
 from conductor.errors import PlanError
 from conductor.plan.language import MAX_STEPS, MAX_WORKERS, parse, show
 from conductor.plan.validate import PlanPool, validate
@@ -29,8 +29,6 @@ MAX_QUESTION_CHARS = 32_768
 MAX_REQUEST_BYTES = 1024 * 1024
 """The longest question, escaped, and the largest pool fit twice over."""
 MAX_REPLY_BYTES = 16 * 1024
-_CHARS_PER_TOKEN = 4
-"""Rule of thumb for English text, where the caller gives no estimate."""
 _MAX_DOMAINS = 64
 _MAX_NAME = 64
 _CUT = "\n[...]\n"
@@ -60,12 +58,7 @@ def bounded(request: PlanRequest) -> PlanRequest:
         half = (MAX_QUESTION_CHARS - len(_CUT)) // 2
         question = question[:half] + _CUT + question[-half:]
     question = question.encode("utf-8", "replace").decode()
-    return replace(
-        request,
-        question=question,
-        prompt_tokens=request.prompt_tokens or len(request.question) // _CHARS_PER_TOKEN,
-        max_steps=min(request.max_steps, MAX_STEPS),
-    )
+    return replace(request, question=question, max_steps=min(request.max_steps, MAX_STEPS))
 
 
 def encode_request(request: PlanRequest) -> bytes:
@@ -77,7 +70,6 @@ def encode_request(request: PlanRequest) -> bytes:
         "preference": request.preference,
         "max_steps": request.max_steps,
         "one_step": request.one_step,
-        "excluded": sorted(request.excluded),
         "prompt_tokens": request.prompt_tokens,
     }
     return orjson.dumps(fields)
@@ -87,18 +79,16 @@ def decode_request(raw: bytes) -> PlanRequest:
     """Read a request; raises `WireError`."""
     fields = _object(raw)
     _only(fields, PlanRequest.__dataclass_fields__, "request")
-    candidates = tuple(_candidate(item) for item in _list(fields, "candidates", MAX_WORKERS))
     preference = _text(fields, "preference", _MAX_NAME)
     if preference not in get_args(Preference):
         raise WireError(f"'preference' must be one of {', '.join(get_args(Preference))}")
     return PlanRequest(
         request_id=_text(fields, "request_id", 512),
         question=_text(fields, "question", MAX_QUESTION_CHARS),
-        candidates=candidates,
+        candidates=tuple(_candidate(item) for item in _list(fields, "candidates", MAX_WORKERS)),
         preference=preference,  # type: ignore[arg-type]  # one of its literals
         max_steps=_whole(fields, "max_steps", 1, MAX_STEPS),
         one_step=_flag(fields, "one_step"),
-        excluded=frozenset(_ordinals(fields, "excluded", len(candidates))),
         prompt_tokens=_whole(fields, "prompt_tokens", 0, 2**53),
     )
 
@@ -136,7 +126,7 @@ def check(planned: Planned, request: PlanRequest) -> Planned:
     """The same answer, if plan and stand-ins fit the request; raises `PlanError`."""
     validate(planned.plan, PlanPool.of(request))
     for ordinal in planned.alternates:
-        if not 0 <= ordinal < len(request.candidates) or ordinal in request.excluded:
+        if not 0 <= ordinal < len(request.candidates):
             raise PlanError("a stand-in is not among the candidates")
     return planned
 
@@ -169,10 +159,11 @@ def _candidate(fields: Any) -> Candidate:
         raise WireError("'candidates' must hold objects")
     _only(fields, _CANDIDATE, "candidate")
     source = fields.get("source")
-    if source not in ("measured", "declared"):
-        raise WireError("'source' must be measured or declared")
+    if source not in get_args(CardSource):
+        raise WireError(f"'source' must be one of {', '.join(get_args(CardSource))}")
+    speed = _amount(fields, "output_tokens_per_s")
     return Candidate(
-        card=Card(_skill(fields), _amount(fields, "output_tokens_per_s"), source),
+        card=Card(_skill(fields), speed, cast(CardSource, source)),
         price=Price(_amount(fields, "input_usd_per_mtok"), _amount(fields, "output_usd_per_mtok")),
         local=_flag(fields, "local"),
         context_tokens=_whole(fields, "context_tokens", 0, 2**53),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from conductor.core import Price, Usage, Worker
 from conductor.errors import BudgetExhausted, UpstreamTimeout
+from conductor.settings import RequestLimits
 
 BYTES_PER_TOKEN_LOW = 2
 """Fewest bytes a prompt token stands for, near enough, in text that people write; used to
@@ -25,16 +26,6 @@ BYTES_PER_TOKEN_HIGH = 32
 def estimate_tokens(text_bytes: int) -> int:
     """Tokens that so many bytes of text usually make. No tokeniser runs on the event loop."""
     return text_bytes // 4 + 1
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one request may use at most."""
-
-    max_calls: int
-    max_tokens: int
-    max_cost_usd: float
-    total_s: float
 
 
 @dataclass(frozen=True)
@@ -51,14 +42,14 @@ class Allowance:
 class Budget:
     """Counts down the limits of one request; `clock` gives seconds on a monotonic clock."""
 
-    limits: Limits
+    limits: RequestLimits
     clock: Callable[[], float]
     calls: int = 0
     spent: Usage = field(default_factory=Usage)
     cost_usd: float = 0.0
-    _held_tokens: int = 0
     busy_s: float = 0.0
     """Wall time during which at least one worker was at work, for telling our own share apart."""
+    _held_tokens: int = 0
     _held_usd: float = 0.0
     _active: int = 0
     _busy_since_s: float = 0.0
@@ -128,7 +119,7 @@ class Budget:
         """Output tokens that the money left pays for, behind such a prompt."""
         left = self.limits.max_cost_usd - self.cost_usd - self._held_usd
         left -= price.cost_usd(Usage(prompt_tokens))
-        if not price.input_usd_per_mtok and not price.output_usd_per_mtok:
+        if price.free:
             return math.inf
         if left < 0:
             return 0

@@ -17,16 +17,16 @@ from typing import Any
 
 from conductor.audit import AuditLog
 from conductor.chat.request import ChatRequest
-from conductor.config import Key
 from conductor.errors import ApiError, AuditError, AuditUnavailable, UpstreamTimeout
 from conductor.labels import Lattice
 from conductor.ledger import Ledger, Reservation, to_musd
 from conductor.metrics import Metrics
 from conductor.plan.language import Plan
 from conductor.policy.document import Policy
-from conductor.run.budget import Budget, Limits
+from conductor.run.budget import Budget
 from conductor.run.executor import Answer, Executor, Job, Run
 from conductor.run.intake import Drafted, Intake, Judged
+from conductor.settings import Key, RequestLimits
 
 
 @dataclass
@@ -54,7 +54,7 @@ class Conduct:
         audit: AuditLog,
         ledger: Ledger,
         metrics: Metrics,
-        limits: Limits,
+        limits: RequestLimits,
     ) -> None:
         self._policy = policy
         self._intake = intake
@@ -184,7 +184,6 @@ class Conduct:
             engine_where=drafted.planned.where if drafted else None,
             reserved_musd=reserved_musd,
         )  # fmt: skip
-        posted.add_done_callback(_looked_at)
         state.decided = True
         return posted
 
@@ -195,7 +194,7 @@ class Conduct:
             return
         if not state.decided:  # it ended between the two: out of budget, or the client left
             self._decide(state, key, request.model, 0)
-        posted = self._audit.post(
+        self._audit.post(
             "outcome",
             request=state.request_id,
             decision=state.decision_id,
@@ -206,7 +205,6 @@ class Conduct:
             cost_musd=to_musd(state.run.cost_usd) if state.run else 0,
             duration_ms=round((time.monotonic() - started_s) * 1000),
         )
-        posted.add_done_callback(_looked_at)
 
 
 def plan_shape(drafted: Drafted) -> list[dict[str, str]]:
@@ -246,9 +244,3 @@ def step_facts(run: Run, lattice: Lattice) -> list[dict[str, Any]]:
         }
         for record in sorted(run.records.values(), key=lambda r: r.step)
     ]  # fmt: skip
-
-
-def _looked_at(posted: asyncio.Future[None]) -> None:
-    """A record's failure is shown by the log's health; whoever must not go on awaits it."""
-    if not posted.cancelled():
-        posted.exception()

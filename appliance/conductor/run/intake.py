@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from conductor.chat.request import ChatRequest
-from conductor.config import Key
 from conductor.core import Candidate, PlanRequest, Scan, Verdict, Worker
 from conductor.detect.scan import Scanner
 from conductor.errors import (
@@ -29,6 +28,7 @@ from conductor.policy.decide import classify, decide_all
 from conductor.policy.document import Policy
 from conductor.run.budget import estimate_tokens
 from conductor.selection import Selection, select
+from conductor.settings import Key
 from conductor.workers.pool import Pool
 
 

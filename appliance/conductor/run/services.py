@@ -6,7 +6,6 @@ the scanner and the clients stand.
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 from conductor import __version__
 from conductor.audit import AuditLog
 from conductor.auditfile import read_since
-from conductor.config import Appliance, Site
+from conductor.config import Site
 from conductor.core import Body, Caller
 from conductor.detect.scan import REASONS, Scanner
 from conductor.egress.client import EgressLink
@@ -27,12 +26,12 @@ from conductor.planner.default import DefaultEngine
 from conductor.planner.engine import Detour
 from conductor.policy.decide import rule_ids
 from conductor.run.attempts import Attempts
-from conductor.run.budget import Limits
 from conductor.run.conduct import Conduct
 from conductor.run.executor import Executor
 from conductor.run.intake import DIRECT, Intake
 from conductor.run.permits import PermitDesk
 from conductor.selection import CONDUCTOR_MODELS
+from conductor.settings import Appliance
 from conductor.workers.http import HttpCaller
 from conductor.workers.pool import Pool
 
@@ -59,7 +58,6 @@ class Services:
     scanner: Scanner
     pool: Pool
     planner: PlannerClient
-    egress: EgressLink | None
     intake: Intake
     conduct: Conduct
 
@@ -86,14 +84,31 @@ class Services:
         }
 
 
+def make_scanner(appliance: Appliance) -> Scanner:
+    """The scanner as configured, not started."""
+    return Scanner(
+        inline_bytes=appliance.scan.inline_bytes,
+        processes=appliance.scan.processes,
+        timeout_s=appliance.scan.timeout_s,
+        max_text_bytes=appliance.scan.max_text_bytes,
+    )
+
+
+def make_planner(appliance: Appliance) -> PlannerClient:
+    """The client of the planner process, not started; it falls back on the default engine."""
+    return PlannerClient(
+        appliance.paths.planner_socket, appliance.planner.timeout_s, DefaultEngine()
+    )
+
+
 @asynccontextmanager
 async def services(site: Site) -> AsyncIterator[Services]:
     """Start everything that `serve` needs; raises `ConductorError` when a part cannot start."""
     appliance = site.appliance
-    sockets = Sockets.below(appliance.paths.run)
+    paths = appliance.paths
     async with AsyncExitStack() as stack:
         audit = AuditLog.open(
-            appliance.paths.audit,
+            paths.audit,
             max_batch=appliance.audit.max_batch,
             start={
                 "mode": appliance.mode,
@@ -105,24 +120,18 @@ async def services(site: Site) -> AsyncIterator[Services]:
         stack.push_async_callback(audit.close)
         metrics = _metrics(site)
         ledger = Ledger({key.id: key.budget_usd_per_day for key in appliance.keys})
-        ledger.restore(read_since(appliance.paths.audit, ledger.today))
-        scanner = Scanner(
-            inline_bytes=appliance.scan.inline_bytes,
-            processes=appliance.scan.processes,
-            timeout_s=appliance.scan.timeout_s,
-            max_text_bytes=appliance.scan.max_text_bytes,
-        )
+        ledger.restore(read_since(paths.audit, ledger.today))
+        scanner = make_scanner(appliance)
         await scanner.start()
         stack.push_async_callback(scanner.close)
         remote = any(worker.remote for worker in site.workers)
-        caller = HttpCaller(sockets.egress if remote else None)
-        await caller.start()
+        caller = HttpCaller(paths.egress_socket if remote else None)
         stack.push_async_callback(caller.close)
-        planner = PlannerClient(sockets.planner, appliance.planner.timeout_s, DefaultEngine())
+        planner = make_planner(appliance)
         await planner.start()
         stack.push_async_callback(planner.close)
-        link = EgressLink(sockets.egress) if remote else None
-        pool = Pool(site.workers, time.monotonic)
+        link = EgressLink(paths.egress_socket) if remote else None
+        pool = Pool(site.workers)
         _watch(metrics, pool, audit)
         parts = _Parts(site, metrics, audit, ledger, scanner, pool, caller, planner, link)
         yield parts.assemble()
@@ -164,12 +173,7 @@ class _Parts:
             audit=self.audit,
             ledger=self.ledger,
             metrics=self.metrics,
-            limits=Limits(
-                max_calls=appliance.limits.max_calls,
-                max_tokens=appliance.limits.max_tokens,
-                max_cost_usd=appliance.limits.max_cost_usd,
-                total_s=appliance.limits.total_s,
-            ),
+            limits=appliance.limits,
         )
         return Services(
             self.site,
@@ -178,7 +182,6 @@ class _Parts:
             self.scanner,
             self.pool,
             self.planner,
-            self.link,
             intake,
             conduct,
         )
@@ -186,7 +189,7 @@ class _Parts:
     def _desk(self, appliance: Appliance) -> PermitDesk | None:
         if self.link is None:
             return None
-        key = load_private(appliance.paths.state / "permits" / PRIVATE_NAME)
+        key = load_private(appliance.paths.permits / PRIVATE_NAME)
         return PermitDesk(key, self.link, self.site.policy, appliance.egress.permit_ttl_s)
 
 

@@ -12,6 +12,8 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
+
 from conductor.core import Body, Failure
 from conductor.errors import WorkerError
 
@@ -36,8 +38,6 @@ class _Call:
     @property
     def complete(self) -> bool:
         """Whether the arguments so far are whole. Free text never shows its end."""
-        import orjson
-
         try:
             orjson.loads(self.text)
         except orjson.JSONDecodeError:
@@ -186,8 +186,6 @@ def _text(value: Any) -> str:
 
 def _as_json_text(value: Any) -> str:
     """Arguments as the string the API promises, whatever the back-end made of them."""
-    import orjson
-
     if value is None:
         return ""
     return value if isinstance(value, str) else orjson.dumps(value).decode()

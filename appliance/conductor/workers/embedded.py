@@ -67,12 +67,12 @@ def run_embedded(model: EmbeddedModel, socket: Path) -> NoReturn:
     with _owned(socket):
         provisional = Path(f".{socket.name}.new.sock")  # llama.cpp knows a socket by its ".sock"
         provisional.unlink(missing_ok=True)
-        log.info("worker loading", worker_model=model.alias)
+        log.info("loading", worker_model=model.alias)
         server = _serve(model, provisional)
         provisional.rename(socket.name)
-        log.info("worker ready", worker_model=model.alias, socket=socket.name)
+        log.info("listening", worker_model=model.alias, socket=socket.name)
         number = _wait_for_signal()
-        log.info("worker stopping", signal=number.name)
+        log.info("stopping", signal=number.name)
         Path(socket.name).unlink(missing_ok=True)
     # Generations that run are cut; waiting for them, as the server's destructor does, may take
     # minutes.

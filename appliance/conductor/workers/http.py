@@ -35,9 +35,6 @@ class HttpCaller:
         self._max_reply_bytes = max_reply_bytes
         self._addresses: dict[UnixEndpoint | TcpEndpoint, Address] = {}
 
-    async def start(self) -> None:
-        """Nothing is opened before the first call."""
-
     async def close(self) -> None:
         """Close what is idle. Calls that still run close their own connection."""
         for address in self._addresses.values():

@@ -19,7 +19,7 @@ from conductor.errors import WorkerError
 from conductor.workers.breaker import Breaker, BreakerLimits
 from conductor.workers.slots import QueueFull, Slots
 
-log = structlog.get_logger("workers")
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,6 @@ class Pool:
             raise ValueError("two workers have the same id")
         self.workers = tuple(members)
         self.by_id: Mapping[str, Worker] = MappingProxyType({w.id: w for w in members})
-
-    def get(self, worker_id: str) -> Worker | None:
-        return self.by_id.get(worker_id)
 
     def routable(self, worker: Worker) -> bool:
         """Whether its breaker would let a call go now."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 from urllib.parse import urlsplit
 
-from conductor.appliancefile import MAX_SOCKET_PATH_BYTES, Base, read_socket_path
+from conductor.appliancefile import Base, read_socket_path
 from conductor.core import (
     Card,
+    CardSource,
     Destination,
     Price,
     RemoteEndpoint,
@@ -29,9 +30,9 @@ from conductor.labels import Clearance
 from conductor.policy.document import Policy
 from conductor.policy.vocabulary import read_clearance
 from conductor.secretrefs import read_ref
+from conductor.unixsocket import MAX_PATH_BYTES
 from conductor.yamlvalues import REQUIRED, Required, Section, Unique, Value
 
-Source = Literal["measured", "declared"]
 WAYS = ("embedded", "unix", "tcp", "remote")
 
 _ID = re.compile(r"(?!conductor)[a-z0-9]([a-z0-9._/-]{0,62}[a-z0-9._-])?")
@@ -131,9 +132,9 @@ def _endpoint(
 def _embedded(section: Section, name: str, base: Base) -> UnixEndpoint:
     if "/" in name:
         section.fault("bad-value", "an embedded worker's id may not hold '/'", "id")
-    path = base.paths.run / f"worker-{name}.sock"
-    if len(bytes(path)) > MAX_SOCKET_PATH_BYTES:
-        message = f"its socket {'worker-<id>.sock'!r} below paths.run would have too long a path"
+    path = base.paths.worker_socket(name)
+    if len(bytes(path)) > MAX_PATH_BYTES:
+        message = "its socket 'worker-<id>.sock' below paths.run would have too long a path"
         section.fault("bad-value", message, "id")
     return UnixEndpoint(path)
 
@@ -212,7 +213,7 @@ def _card(section: Section) -> Card:
     card = Card(
         skill=skill,
         output_tokens_per_s=section.number("output_tokens_per_s", low=0.001, high=1e6),
-        source=cast(Source, section.choice("source", get_args(Source), "declared")),
+        source=cast(CardSource, section.choice("source", get_args(CardSource), "declared")),
     )
     section.done()
     return card
