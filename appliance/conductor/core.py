@@ -49,6 +49,7 @@ class Price:
         return not (self.input_usd_per_mtok or self.output_usd_per_mtok)
 
     def cost_usd(self, usage: Usage) -> float:
+        """What the usage costs, in USD."""
         return (
             usage.prompt_tokens * self.input_usd_per_mtok
             + usage.completion_tokens * self.output_usd_per_mtok

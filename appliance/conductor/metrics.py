@@ -82,6 +82,7 @@ class Metrics:
     # -- requests ---------------------------------------------------------------------------
 
     def request_began(self) -> None:
+        """Count a request as in progress, until `request_done`."""
         self._in_flight.inc()
 
     def request_done(
@@ -148,6 +149,7 @@ class Metrics:
         self._attempt_seconds(worker).observe(seconds)
 
     def spent(self, worker: str, usage: Usage, cost_usd: float) -> None:
+        """Add the tokens and the cost of one attempt."""
         self._tokens(worker, "input").inc(usage.prompt_tokens)
         self._tokens(worker, "output").inc(usage.completion_tokens)
         self._cost(worker).inc(cost_usd)
@@ -196,12 +198,15 @@ class Metrics:
         self._plans(engine, where, why).inc()
 
     def labelled(self, level: str) -> None:
+        """Count a request by the level of its label."""
         self._labels(level).inc()
 
     def blocked(self, rule: str) -> None:
+        """Count a request, or a worker's part in it, that a rule refused."""
         self._blocked(rule).inc()
 
     def scanned(self, seconds: float, unscanned: Iterable[str] = ()) -> None:
+        """Count a scan, and each reason why a part of the body was not read."""
         self._scan.observe(seconds)
         for why in unscanned:
             self._unscanned(why).inc()

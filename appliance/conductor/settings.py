@@ -34,10 +34,12 @@ class Paths:
 
     @property
     def planner_socket(self) -> Path:
+        """Where `serve` asks the planner process."""
         return self.run / "planner.sock"
 
     @property
     def egress_socket(self) -> Path:
+        """Where `serve` asks the egress process."""
         return self.run / "egress.sock"
 
     def worker_socket(self, worker_id: str) -> Path:

@@ -18,7 +18,8 @@ from conductor.errors import StartError
 
 MAX_PATH_BYTES = 107
 """Linux: `sun_path` has 108 bytes with its closing zero."""
-_BACKLOG = 1024
+BACKLOG = 1024
+"""Connections that may wait to be accepted."""
 
 
 def listen(path: Path) -> socket.socket:
@@ -32,11 +33,23 @@ def listen(path: Path) -> socket.socket:
         )
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_folder(path.parent)
         with _locked(path.parent):
             _clear(path)
             return _bind(path)
     except OSError as error:
         raise StartError(f"cannot listen on {path.name}: {error.strerror}") from None
+
+
+def check_folder(folder: Path) -> None:
+    """Raise `StartError` when everybody may put a socket into `folder`: who then listens there?
+    A folder that is not there yet is fine."""
+    with suppress(FileNotFoundError):
+        if folder.stat().st_mode & stat.S_IWOTH:
+            raise StartError(
+                f"everybody may write to {folder}, where sockets stand: chmod o-w it, or use "
+                "another one"
+            )
 
 
 @contextmanager
@@ -93,7 +106,7 @@ def _bind(path: Path) -> socket.socket:
     before = os.umask(0o177)
     try:
         listener.bind(str(path))
-        listener.listen(_BACKLOG)
+        listener.listen(BACKLOG)
         listener.setblocking(False)
     except OSError:
         listener.close()

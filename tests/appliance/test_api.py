@@ -141,7 +141,7 @@ async def test_the_official_client_sees_the_request_id_on_answers_and_errors() -
         client = box.client()
         answer = await client.chat.completions.create(**chat())
         assert answer._request_id is not None
-        assert audit(box, "decision")[0]["request"] == answer._request_id
+        assert audit(box, "decision")[0]["request_id"] == answer._request_id
         with pytest.raises(openai.NotFoundError) as missing:
             await client.chat.completions.create(**chat("gpt-9"))
         assert missing.value.request_id is not None
@@ -330,6 +330,7 @@ async def test_status_and_metrics_are_on_the_admin_listener_alone() -> None:
         status = (await admin.get("/status")).json()
         assert status["ready"] is True
         assert [worker["id"] for worker in status["workers"]] == ["local-a"]
+        assert status["keys"][0] == {"id": "app", "spent_usd": 0.0, "remaining_usd": None}
         assert "127.0.0.1" not in str(status)
         for path in ("/healthz", "/readyz", "/metrics"):
             response = await admin.get(path)

@@ -250,7 +250,7 @@ async def test_every_attempt_abroad_has_a_record_and_a_permit_of_its_own(tmp_pat
     permits = [made.permit for made in box.caller.calls]
     assert len(set(permits)) == 3 and None not in permits
     recorded = box.audit.events("egress")
-    assert [(one["worker"], one["permit"]) for one in recorded] == [
+    assert [(one["worker"], one["permit_id"]) for one in recorded] == [
         ("x", "p1"), ("y", "p2"), ("y", "p3"),
     ]  # fmt: skip
     for made, (worker, body, label), record in zip(

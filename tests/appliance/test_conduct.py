@@ -57,7 +57,7 @@ def closed(box: Kit, outcome: str) -> dict[str, Any]:
     order = [record.event for record in box.audit.records]
     assert order[0] == "decision" and order[-1] == "outcome"
     (decision,), (found,) = box.audit.events("decision"), box.audit.events("outcome")
-    assert decision["decision"] == found["decision"] and decision["request"] == "req_1"
+    assert decision["decision"] == found["decision"] and decision["request_id"] == "req_1"
     assert found["outcome"] == outcome
     account = box.ledger._accounts["app"]
     assert account.reserved_musd == 0 and account.spent_musd == found["cost_musd"]
@@ -336,8 +336,8 @@ async def test_a_hundred_at_once_of_which_a_third_leave_are_all_recorded_and_pai
         await asyncio.sleep(0)
         tasks[turn * 2].cancel()
     await asyncio.wait(tasks)
-    decided = [one["request"] for one in box.audit.events("decision")]
-    ended = [one["request"] for one in box.audit.events("outcome")]
+    decided = [one["request_id"] for one in box.audit.events("decision")]
+    ended = [one["request_id"] for one in box.audit.events("outcome")]
     assert sorted(decided) == sorted(ended) and len(set(ended)) == len(ended)
     account = box.ledger._accounts["app"]
     costs = sum(one["cost_musd"] for one in box.audit.events("outcome"))

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from conductor.egress.client import EgressLink
 from conductor.egress.permit import Permit, boottime_ns, digest, generate, load_private, mint
+from conductor.probe import answers
 from conductor.simulated.vendor import SimulatedVendor
 from support.configs import remote_worker, write_site
 from support.vendor import VENDOR_KEY, chat_body, short_directory
@@ -48,9 +49,9 @@ async def started(directory: Path, **environment: str) -> AsyncIterator[asyncio.
             await process.communicate()
 
 
-async def is_ready(link: EgressLink, process: asyncio.subprocess.Process) -> None:
+async def is_ready(socket: Path, process: asyncio.subprocess.Process) -> None:
     async with asyncio.timeout(60):
-        while not await link.ready():
+        while not await answers(socket, "/readyz"):
             assert process.returncode is None
             await asyncio.sleep(0.05)
 
@@ -95,14 +96,14 @@ async def test_no_permit_survives_a_kill_and_egress_comes_back_on_its_socket() -
         key, socket = load_private(directory / "s/permits/permit.key"), directory / "r/egress.sock"
         link, body = EgressLink(socket), chat_body()
         async with started(directory) as process:
-            await is_ready(link, process)
+            await is_ready(socket, process)
             used = permit(body, await link.epoch())
             assert await post(socket, key, used, body) == "200"
             assert await post(socket, key, used, body) == "replay"
             process.send_signal(signal.SIGKILL)
             await process.communicate()
         async with started(directory) as process:
-            await is_ready(link, process)
+            await is_ready(socket, process)
             link.invalidate()
             assert await post(socket, key, used, body) == "epoch"
             assert await post(socket, key, permit(body, used.epoch), body) == "epoch"

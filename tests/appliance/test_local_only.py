@@ -20,7 +20,7 @@ import pytest
 
 from conductor.config import load
 from conductor.errors import ConfigError
-from conductor.run.services import Sockets
+from conductor.settings import Paths
 from conductor.simulated.vendor import SimulatedVendor
 from support.appliance import IBAN, short_directory
 from support.configs import KEY, local_worker, remote_worker, write_site
@@ -72,8 +72,8 @@ class Up:
     url: str
 
     @property
-    def sockets(self) -> Sockets:
-        return Sockets.below(self.directory / "r")
+    def paths(self) -> Paths:
+        return load(self.directory).appliance.paths
 
 
 @asynccontextmanager
@@ -127,8 +127,8 @@ async def test_a_whole_run_connects_to_this_machine_alone() -> None:
                         assert answer.headers["x-conductor-model"] == "local-a"
             await http.post("/v1/plan", json={"model": "conductor", "messages": messages})
             await http.get("/v1/models")
-        assert not up.sockets.egress.exists()
-        assert up.sockets.planner.exists()
+        assert not up.paths.egress_socket.exists()
+        assert up.paths.planner_socket.exists()
         seen = witnessed(up.directory)
     started = "\n".join(command for event, command, _ in seen if event == "start")
     for process in ("conductor up", "conductor serve", "conductor planner", "detect.worker"):

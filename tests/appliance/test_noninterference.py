@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from conductor.simulated.vendor import Received
+from conductor.workers.pool import Pool
 from support.appliance import LOCAL, REMOTE, appliance
 from support.configs import Tree, local_worker, remote_worker
 from support.leaks import send, traces
@@ -86,7 +87,8 @@ async def run(workload: Workload, secret: str) -> Traffic:
     now, seen = [1000.0], []
     limits = {"limits": {"max_steps": workload.max_steps}}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("conductor.run.services.time", SimpleNamespace(monotonic=lambda: now[0]))
+        frozen = partial(Pool, clock=lambda: now[0])
+        patch.setattr("conductor.run.services.Pool", frozen)
         async with appliance(workers=workload.pool(), appliance=limits) as box:
             client = box.client()
             for item in workload.items:

@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from conductor.egress.client import EgressLink
 from conductor.egress.permit import PRIVATE_NAME, Permit, boottime_ns, digest, load_private, mint
-from conductor.run.services import Sockets
 from support.appliance import CLEAN, IBAN, LOCAL, REMOTE, Box, appliance, egress_of
 from support.configs import Tree, local_worker, remote_worker
 from support.leaks import audit_bytes, send
@@ -44,11 +43,11 @@ def pool() -> list[Tree]:
 
 
 def egress_socket(box: Box) -> Path:
-    return Sockets.below(box.site.appliance.paths.run).egress
+    return box.site.appliance.paths.egress_socket
 
 
 def signing_key(box: Box) -> Ed25519PrivateKey:
-    return load_private(box.site.appliance.paths.state / "permits" / PRIVATE_NAME)
+    return load_private(box.site.appliance.paths.permits / PRIVATE_NAME)
 
 
 async def a_permit(box: Box, body: bytes = BODY, **changes: Any) -> Permit:

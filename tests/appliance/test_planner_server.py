@@ -23,6 +23,7 @@ from conductor.planner import server, wire
 from conductor.planner.default import DefaultEngine
 from conductor.planner.engine import PlanEngine
 from conductor.planner.server import PlannerService, load_engine, serving
+from conductor.unixserver import serve_until_stopped
 from support.planner import FakeEngine, get, planner_process, socket_folder, until
 from support.plans import candidate, request
 
@@ -249,7 +250,7 @@ async def test_a_process_serves_stops_on_sigterm_and_leaves_no_socket(path: Path
 async def test_a_stop_lets_a_running_question_end(path: Path) -> None:
     gate = asyncio.Event()
     engine = FakeEngine(gate=gate)
-    serve = asyncio.create_task(server.serve_planner(path, engine))
+    serve = asyncio.create_task(serve_until_stopped(serving(path, engine)))
     await until(path.exists)
     async with aiohttp.ClientSession(
         "http://planner", connector=aiohttp.UnixConnector(str(path))

@@ -258,7 +258,7 @@ def test_status_names_the_state_and_holds_no_address():
 def test_workers_are_found_by_id_in_the_order_of_the_file():
     pool = Pool([worker(), remote_worker()])
     assert [w.id for w in pool.workers] == list(pool.by_id) == ["w", "far"]
-    assert pool.get("far") is pool.workers[1]
-    assert pool.get("nobody") is None
+    assert pool.by_id["far"] is pool.workers[1]
+    assert "nobody" not in pool.by_id
     with pytest.raises(ValueError, match="same id"):
         Pool([worker(), replace(remote_worker(), id="w")])

@@ -18,7 +18,8 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from conductor.core import Body, Failure, Usage
 from conductor.errors import WorkerError
-from conductor.run.stream import MAX_CHOICES, ChunkShaper, shape_plain
+from conductor.run.plain import shape_plain
+from conductor.run.stream import MAX_CHOICES, ChunkShaper
 from conductor.run.toolcalls import MAX_CALLS
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "stream"

@@ -30,7 +30,6 @@ from conductor.egress.gate import PermitGate
 from conductor.egress.permit import PUBLIC_NAME, load_public
 from conductor.egress.providers import LiteLLMProvider
 from conductor.planner.default import DefaultEngine
-from conductor.run.services import Sockets
 from conductor.secretrefs import Secret
 from conductor.simulated.vendor import SimulatedVendor
 from support.configs import KEY, TRUSTED_KEY, Tree, local_worker, remote_worker, small_site
@@ -145,14 +144,14 @@ def _placed(worker: Tree, ports: dict[str, int]) -> Tree:
 @asynccontextmanager
 async def egress_of(site: Site) -> AsyncIterator[None]:
     """The egress process's inside, on its real socket, with litellm behind it."""
-    public = load_public(site.appliance.paths.state / "permits" / PUBLIC_NAME)
+    public = load_public(site.appliance.paths.permits / PUBLIC_NAME)
     remote = tuple(w for w in site.workers if isinstance(w.endpoint, RemoteEndpoint))
     gate = PermitGate(public, egress.new_epoch(), remote, site.policy.lattice)
     keys = {worker.id: Secret("simulated-key") for worker in remote}
     async with LiteLLMProvider(remote, keys) as provider:
         await provider.prove()  # as the process does: it also loads litellm, warnings and all
         service = egress.EgressService(gate, provider, max_body_bytes=64 * 1024 * 1024)
-        socket = Sockets.below(site.appliance.paths.run).egress
+        socket = site.appliance.paths.egress_socket
         async with egress.serving(socket, service, drain_s=0.1):
             yield
 

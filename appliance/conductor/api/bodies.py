@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -27,6 +28,13 @@ async def parsed(raw: bytes) -> ChatRequest:
     return await asyncio.to_thread(parse_chat, raw)
 
 
+@dataclass
+class _Room:
+    """What one body takes up, in bytes."""
+
+    size: int = 0
+
+
 class BodyGate:
     """Admits bodies while those being handled add up to at most `max_total_bytes`."""
 
@@ -46,26 +54,31 @@ class BodyGate:
         declared = request.content_length
         if declared is not None and declared > self.max_body_bytes:
             raise self._too_large()
-        room = self.max_body_bytes if declared is None else declared
-        if self._held + room > self._max_total:
-            raise Overloaded("Too much data is being handled. Try again.", retry_after_s=1)
-        self._held += room
+        if self._held + (declared or 0) > self._max_total:
+            raise _no_room()
+        room = _Room()
         try:
-            raw = await self._read(request)
-            self._held -= room - len(raw)
-            room = len(raw)
-            yield raw
+            yield await self._read(request, room)
         finally:
-            self._held -= room
+            self._held -= room.size
 
-    async def _read(self, request: web.Request) -> bytes:
+    async def _read(self, request: web.Request, room: _Room) -> bytes:
+        """The body, with room held for what has come. Not for what was announced: a client that
+        announces much and sends nothing would shut all others out."""
+        body = bytearray()
         try:
             async with asyncio.timeout(READ_S):
-                return await request.read()
+                async for piece in request.content.iter_any():
+                    if len(body) + len(piece) > self.max_body_bytes:
+                        raise self._too_large()
+                    if self._held + len(piece) > self._max_total:
+                        raise _no_room()
+                    self._held += len(piece)
+                    room.size += len(piece)
+                    body += piece
+                return bytes(body)
         except TimeoutError:
             raise BadRequest(f"The request body did not arrive within {READ_S:g} s.") from None
-        except web.HTTPRequestEntityTooLarge:
-            raise self._too_large() from None
         except (web.RequestPayloadError, web.PayloadAccessError, HttpProcessingError):
             raise BadRequest("The request body is not framed as HTTP/1.1 asks for.") from None
 
@@ -74,3 +87,7 @@ class BodyGate:
             f"The request body is larger than {self.max_body_bytes} bytes, this appliance's limit "
             "(api.max_body_bytes)."
         )
+
+
+def _no_room() -> Overloaded:
+    return Overloaded("Too much data is being handled. Try again.", retry_after_s=1)

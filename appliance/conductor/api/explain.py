@@ -61,7 +61,7 @@ async def explain(
                 "worker": worker,
                 "decision": "allow" if verdict.allow else "deny",
                 "rule": verdict.rule,
-                "position": verdict.position,
+                "position": verdict.position.rpartition("/")[2],  # no path of this machine
                 "reason": verdict.reason,
             }
             for worker, verdict in judged.verdicts.items()

@@ -118,7 +118,7 @@ async def _admit(
 ) -> web.StreamResponse:
     if door.draining:
         raise _stopping()
-    request[KEY] = ring.principal(request.headers.get("Authorization"))
+    request[KEY] = ring.principal(_authorization(request))
     with ring.admitted(request[KEY]):
         try:
             return await handler(request)
@@ -126,6 +126,13 @@ async def _admit(
             if door.closed and not _begun(request):
                 raise _stopping() from None
             raise
+
+
+def _authorization(request: web.Request) -> str | None:
+    """What the header says. Sent twice it says nothing: a proxy in front may have judged the other
+    one."""
+    given = request.headers.getall("Authorization", [])
+    return given[0] if len(given) == 1 else None
 
 
 def _stopping() -> Overloaded:

@@ -22,11 +22,13 @@ class ModelsHandler:
         }
 
     async def list(self, request: web.Request) -> web.Response:
+        """`GET /v1/models`."""
         names = [name for name in self._objects if _may_use(request[KEY], name)]
         data = [self._objects[name] for name in names]
         return json_response(request, {"object": "list", "data": data})
 
     async def get(self, request: web.Request) -> web.Response:
+        """`GET /v1/models/ID`. Raises `ModelNotFound`, also for one that the key may not use."""
         name = request.match_info["id"].rstrip("/")
         if name not in self._objects or not _may_use(request[KEY], name):
             raise unknown(name)

@@ -6,9 +6,10 @@ quotes them, and logs them. An `Expect` header is judged before any middleware a
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import structlog
 from aiohttp import web
@@ -16,6 +17,7 @@ from aiohttp.web_protocol import _ErrInfo
 
 from conductor.api.envelope import REQUEST_ID, begin, error_response
 from conductor.errors import BadRequest, InternalError
+from conductor.openfiles import most_clients
 
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -42,12 +44,29 @@ class Runner(web.AppRunner):
 
 
 class _Server(web.Server):
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._most = most_clients()
+
+    @property
+    def full(self) -> bool:
+        """Whether as many clients are connected as may be."""
+        return len(self._connections) >= self._most
+
     def __call__(self) -> web.RequestHandler:
         return _Connection(self, loop=self._loop, **self._kwargs)
 
 
 class _Connection(web.RequestHandler):
     __slots__ = ()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Hang up on a client too many, who need not have a key to take up a file."""
+        assert isinstance(self._manager, _Server)
+        if self._manager.full:
+            cast(asyncio.Transport, transport).abort()
+        else:
+            super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         """Have a request notice that the framing of its body is broken: aiohttp queues the error

@@ -28,9 +28,10 @@ from conductor.api.models import ModelsHandler
 from conductor.api.protocol import Runner
 from conductor.config import Site
 from conductor.core import Body
-from conductor.errors import StartError
 from conductor.run.services import Services, services
 from conductor.secretrefs import resolve
+from conductor.stopsignal import stop_signal
+from conductor.tcpsocket import bound
 from conductor.unixsocket import listening
 
 BACKLOG = 2048
@@ -72,10 +73,13 @@ class Server:
 
 async def serve(site: Site) -> None:
     """Serve until a signal comes, then drain."""
-    stop = _stop_signal()
-    async with serving(site) as server:
-        await stop.wait()
-        await server.drain(site.appliance.api.drain_s)
+    asyncio.get_running_loop().add_signal_handler(
+        signal.SIGHUP, lambda: log.warning("reload_not_supported", do="restart the process")
+    )
+    with stop_signal() as stop:
+        async with serving(site) as server:
+            await stop.wait()
+            await server.drain(site.appliance.api.drain_s)
 
 
 @asynccontextmanager
@@ -98,17 +102,6 @@ async def serving(site: Site) -> AsyncIterator[Server]:
             await web.SockSite(runner, listener, backlog=BACKLOG).start()
         log.info("listening", host=api.host, port=port, admin_port=admin_port)
         yield Server(parts, door, port, admin_port)
-
-
-def _stop_signal() -> asyncio.Event:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    loop.add_signal_handler(
-        signal.SIGHUP, lambda: log.warning("reload_not_supported", do="restart the process")
-    )
-    return stop
 
 
 def _api(parts: Services, ring: KeyRing, door: Door) -> web.Application:
@@ -143,17 +136,8 @@ def _health(parts: Services, door: Door) -> HealthHandler:
 
 async def _listen(runner: web.AppRunner, host: str, port: int) -> int:
     """Listen; returns the port, chosen by the kernel when 0 was asked for."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        stalled_ms = round(STALLED_READER_S * 1000)  # accepted connections inherit it
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stalled_ms)
-        listener.bind((host, port))
-    except OSError as error:
-        raise StartError(
-            f"{host}:{port} cannot be listened on ({error.strerror}): is another appliance "
-            "running? Change it under api: in appliance.yaml."
-        ) from None
+    listener = bound(host, port)
+    stalled_ms = round(STALLED_READER_S * 1000)  # accepted connections inherit it
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stalled_ms)
     await web.SockSite(runner, listener, backlog=BACKLOG).start()
     return int(listener.getsockname()[1])

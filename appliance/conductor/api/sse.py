@@ -13,6 +13,8 @@ import orjson
 
 from conductor.core import Body
 from conductor.errors import ApiError
+from conductor.workers import sse
+from conductor.workers.sse import framed
 
 HEADERS: Mapping[str, str] = MappingProxyType(
     {
@@ -23,7 +25,7 @@ HEADERS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-DONE = b"data: [DONE]\n\n"
+DONE = framed(sse.DONE)
 
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment: clients skip it, and their read timers start anew."""
@@ -31,7 +33,7 @@ KEEP_ALIVE = b": keep-alive\n\n"
 
 def event(chunk: Body) -> bytes:
     """One chunk as an event. JSON from orjson has no line break, so it is a single line."""
-    return b"data: " + orjson.dumps(chunk) + b"\n\n"
+    return framed(orjson.dumps(chunk))
 
 
 def error_event(error: ApiError) -> bytes:

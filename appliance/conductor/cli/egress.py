@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from conductor.cli.options import config_option
+from conductor.cli.options import config_option, socket_option
 
 if TYPE_CHECKING:
     from conductor.config import Site
@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @config_option
-@click.option(
-    "--socket",
-    "socket_path",
-    type=click.Path(path_type=Path),
-    help="Unix socket to serve on.  [default: egress.sock in the run directory]",
-)
+@socket_option("egress.sock in the run directory")
 def egress(config: Path, socket_path: Path | None) -> None:
     """Call remote vendors for `serve`, on permit only. `conductor up` and systemd start it for you.
 
@@ -42,10 +37,11 @@ async def _serve(site: Site, socket: Path) -> None:
     from conductor.egress.gate import PermitGate
     from conductor.egress.permit import PUBLIC_NAME, load_public
     from conductor.egress.providers import LiteLLMProvider
-    from conductor.egress.server import EgressService, new_epoch, serve_egress
+    from conductor.egress.server import EgressService, new_epoch, serving
     from conductor.errors import StartError
     from conductor.logs import configure
     from conductor.secretrefs import resolve
+    from conductor.unixserver import serve_until_stopped
 
     appliance = site.appliance
     if appliance.mode == "local-only":
@@ -66,4 +62,4 @@ async def _serve(site: Site, socket: Path) -> None:
     async with LiteLLMProvider(remote, keys) as provider:
         await provider.prove()
         service = EgressService(gate, provider, max_body_bytes=2 * appliance.api.max_body_bytes)
-        await serve_egress(socket, service, drain_s=appliance.api.drain_s)
+        await serve_until_stopped(serving(socket, service, drain_s=appliance.api.drain_s))

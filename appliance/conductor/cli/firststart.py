@@ -5,15 +5,16 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from conductor.config import Site
 from conductor.egress.permit import PRIVATE_NAME, generate
 from conductor.errors import StartError
+from conductor.newfile import write_new
 from conductor.settings import Api
+from conductor.tcpsocket import bound
 
 
 def prepare(site: Site) -> list[str]:
@@ -26,7 +27,9 @@ def prepare(site: Site) -> list[str]:
         if key.secret is None or key.secret.scheme != "file":
             continue
         path = Path(key.secret.name)
-        if _write_new(path, f"ck-{secrets.token_urlsafe(32)}\n"):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            write_new(path, f"ck-{secrets.token_urlsafe(32)}\n".encode(), 0o600)
             said.append(f"made an API key for '{key.id}' in {path}")
     remote = any(worker.remote for worker in site.workers)
     if remote and not (paths.permits / PRIVATE_NAME).exists():
@@ -56,25 +59,4 @@ def check_free(api: Api) -> None:
     """Raise `StartError` when somebody listens where `serve` would: its answers to our probes
     would pass for those of a process that in truth cannot start."""
     for host, port in ((api.host, api.port), (api.admin_host, api.admin_port)):
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            socket.create_server((host, port), family=family).close()
-        except OSError as error:
-            raise StartError(
-                f"{host}:{port} cannot be listened on ({error.strerror}): is another appliance "
-                "running? Change it under api: in appliance.yaml."
-            ) from None
-
-
-def _write_new(path: Path, text: str) -> bool:
-    """Write a file that only its owner can read; False when it exists."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    except FileExistsError:
-        return False
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    return True
+        bound(host, port).close()

@@ -17,6 +17,7 @@ from conductor.cli.planner import planner
 from conductor.cli.serve import serve
 from conductor.cli.up import up
 from conductor.cli.worker import worker
+from conductor.coredumps import forbid_core_dumps
 from conductor.errors import ConductorError
 from conductor.supervise import stay_with_parent
 
@@ -46,6 +47,7 @@ for command in (up, serve, planner, egress, worker, demo, plan, models, audit, c
 def main() -> None:
     """Entry point: errors of ours end as one message on standard error, never as a traceback."""
     stay_with_parent()
+    forbid_core_dumps()
     try:
         conductor.main(standalone_mode=True)
     except ConductorError as error:

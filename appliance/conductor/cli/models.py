@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,10 @@ import click
 import orjson
 
 from conductor.cli.options import config_option, json_option
+from conductor.cli.progress import progress
 from conductor.errors import StartError
 from conductor.workers.catalogue import CatalogueModel, find_model, load_catalogue
-from conductor.workers.fetch import Progress, locate, pull, take_file
+from conductor.workers.fetch import locate, pull, take_file
 
 
 def models_dir_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -70,7 +70,7 @@ def pull_models(
         raise click.UsageError("--from FILE goes with exactly one ID.")
     folder = _models_dir(models_dir, config)
     for model in wanted:
-        with _progress() as report:
+        with progress() as report:
             if source is None:
                 pull(model, folder, report)
             else:
@@ -127,35 +127,3 @@ def _table(facts: list[dict[str, Any]]) -> None:
             fact["origin"],
         )
     Console(width=None if os.isatty(1) else 160).print(table)
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A bar on a terminal, a line for every tenth elsewhere."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TransferSpeedColumn
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _tenths()
-        return
-    with Bar("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn()) as bar:
-        task = bar.add_task("")
-
-        def report(model_id: str, done: int, total: int) -> None:
-            bar.update(task, description=model_id, completed=done, total=total)
-
-        yield report
-
-
-def _tenths() -> Progress:
-    shown: dict[str, int] = {}
-
-    def report(model_id: str, done: int, total: int) -> None:
-        tenth = 10 * done // total
-        if shown.get(model_id, -1) < tenth:
-            shown[model_id] = tenth
-            click.echo(f"{model_id}: {10 * tenth} %", err=True)
-
-    return report

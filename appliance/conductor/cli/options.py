@@ -24,6 +24,16 @@ def config_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
+def socket_option(default: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """`--socket PATH`, given on as `socket_path`; `default` says in words where it is otherwise."""
+    return click.option(
+        "--socket",
+        "socket_path",
+        type=click.Path(path_type=Path),
+        help=f"Unix socket to serve on.  [default: {default}]",
+    )
+
+
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--json`: machine-readable output."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)

@@ -6,17 +6,12 @@ from pathlib import Path
 
 import click
 
-from conductor.cli.options import config_option
+from conductor.cli.options import config_option, socket_option
 
 
 @click.command()
 @config_option
-@click.option(
-    "--socket",
-    "socket_path",
-    type=click.Path(path_type=Path),
-    help="Unix socket to serve on.  [default: planner.sock in the run directory]",
-)
+@socket_option("planner.sock in the run directory")
 def planner(config: Path, socket_path: Path | None) -> None:
     """Run the plan engine on a Unix socket. `conductor up` and systemd start it for you."""
     from conductor.config import load

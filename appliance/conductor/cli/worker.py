@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from conductor.cli.options import config_option
+from conductor.cli.options import config_option, socket_option
 from conductor.errors import StartError
 
 if TYPE_CHECKING:
@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("worker_id", metavar="ID")
 @config_option
-@click.option(
-    "--socket",
-    "socket_path",
-    type=click.Path(path_type=Path),
-    help="Unix socket to serve on.  [default: the worker's own in workers.yaml]",
-)
+@socket_option("the worker's own in workers.yaml")
 def worker(worker_id: str, config: Path, socket_path: Path | None) -> None:
     """Serve the embedded model of worker ID. `conductor up` and systemd start it for you.
 

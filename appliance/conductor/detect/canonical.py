@@ -57,7 +57,8 @@ _INLINE_TAG = re.compile(
     re.IGNORECASE,
 )
 _CONCATENATION = re.compile(rb"[\"'][ \t\r\n]{0,8}\+[ \t\r\n]{0,8}[\"']")
-_EMPHASIS = re.compile(rb"\*\*|__|~~|`")
+_EMPHASIS = (b"**", b"__", b"~~", b"`")
+_BRACKETED_AT = re.compile(rb"[\[({<][ \t]?[aA][tT][ \t]?[\])}>]")
 _SPOKEN_AT = re.compile(rb"[ \t]?[\[({<][ \t]?at[ \t]?[\])}>][ \t]?", re.IGNORECASE)
 _SPOKEN_DOT = re.compile(rb"[ \t]?[\[({<][ \t]?(?:dot|\.)[ \t]?[\])}>][ \t]?", re.IGNORECASE)
 
@@ -147,9 +148,13 @@ def undressed(text: bytes) -> bytes:
     """The text as shown: without mark-up within words, literals put together, `[at]` read aloud."""
     if b"<" in text:
         text = _INLINE_TAG.sub(b"", text)
-    if _SPOKEN_AT.search(text):
+    if _BRACKETED_AT.search(text):
         text = _SPOKEN_DOT.sub(b".", _SPOKEN_AT.sub(b"@", text))
-    return _CONCATENATION.sub(b"", _EMPHASIS.sub(b"", text))
+    if b"+" in text:
+        text = _CONCATENATION.sub(b"", text)
+    for mark in _EMPHASIS:
+        text = text.replace(mark, b"")
+    return text
 
 
 def overridden(text: bytes) -> bool:

@@ -18,6 +18,7 @@ from urllib.parse import unquote_to_bytes
 
 from conductor.detect.canonical import BREAK
 from conductor.detect.codes import PATTERNS, READERS, hex_digits
+from conductor.detect.rules import ALWAYS, fired
 
 _ESCAPE = re.compile(
     rb"\\(?:u\{([0-9a-fA-F]{1,6})\}|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|x([0-9a-fA-F]{2}))"
@@ -84,6 +85,7 @@ def _gates() -> Any:
     options.encoding = re2.Options.Encoding.LATIN1
     options.max_mem = 64 << 20
     gates = re2.Set.SearchSet(options)
+    gates.Add(ALWAYS)
     for name in _SOUGHT:
         gates.Add(_PATTERNS[name].encode("latin-1"))
     gates.Compile()
@@ -110,7 +112,7 @@ def decode(text: bytes, limit: int) -> bytes:
 
 
 def _decodings(text: bytes, limit: int) -> Iterator[bytes]:
-    sought = {_SOUGHT[index] for index in _gates().Match(text) or ()}
+    sought = {_SOUGHT[index] for index in fired(_gates(), text)}
     if "escaped" in sought:
         unescaped = _unescape(text)
         if unescaped != text:

@@ -71,7 +71,10 @@ def is_iban(text: bytes, start: int, end: int) -> bool:
     Words that follow after a space are not part of it, so only the country's length is read.
     """
     number = text[start:end].translate(None, b" .-").decode("ascii").upper()
-    number = number[: _iban_lengths()[number[:2]]]
+    length = _iban_lengths().get(number[:2])
+    if length is None:
+        return False
+    number = number[:length]
     if int((number[4:] + number[:4]).translate(_LETTER_VALUES)) % 97 != 1:
         return False
     from stdnum import iban
@@ -79,12 +82,16 @@ def is_iban(text: bytes, start: int, end: int) -> bool:
     return bool(iban.is_valid(number, check_country=False))
 
 
-def is_plain_iban(text: bytes, start: int, end: int) -> bool:
-    """`is_iban`, for what may begin in the middle of a word: not within a hexadecimal digest."""
-    country = text[start : start + 2].decode("ascii")
-    length = _iban_lengths().get(country)
-    if length is None or end - start < length or _inside_other_number(text, start, start + length):
-        return False
+def is_iban_anywhere(text: bytes, start: int, end: int) -> bool:
+    """`is_iban`, also for one that begins in the middle of a word: then it must stand without gaps,
+    and not within a hexadecimal digest."""
+    before = text[max(0, start - 4) : start]
+    if before[-1:].isalnum() and before.upper() != b"IBAN":
+        length = _iban_lengths().get(text[start : start + 2].decode("ascii"))
+        if length is None or end - start < length:
+            return False
+        if _inside_other_number(text, start, start + length):
+            return False
     return is_iban(text, start, end)
 
 
@@ -145,11 +152,10 @@ def is_email(text: bytes, start: int, end: int) -> bool:
 
 def iban_rules() -> tuple[Rule, ...]:
     """An IBAN as a word of its own, and a plain one that some other word runs into."""
-    body = r"[A-Z]{2}[0-9]{2}[A-Z]{0,4}[0-9]{10}"
-    return (
-        Rule("iban", _iban_gate(), (_iban_pattern(),), is_iban, look_inside=True),
-        Rule("iban", body, (body + "[A-Z0-9]{0,20}",), is_plain_iban, look_inside=True),
-    )
+    run_into = r"[A-Z]{2}[0-9]{2}[A-Z]{0,4}[0-9]{10}"
+    gate = f"(?:{_iban_gate()})|{run_into}"
+    patterns = (_iban_pattern(), f"({run_into}[A-Z0-9]{{0,20}})")
+    return (Rule("iban", gate, patterns, is_iban_anywhere, look_inside=True),)
 
 
 def identifier_rules() -> tuple[Rule, ...]:

@@ -26,6 +26,23 @@ class TooManyCandidates(Exception):
     """More matches to judge than the bound: the text must count as not scanned."""
 
 
+class SearchFailed(Exception):
+    """The automaton gave up, for want of memory: nothing is known of the text."""
+
+
+ALWAYS = rb"\A"
+"""The first pattern of every set. RE2 answers alike when nothing matches and when it gives up;
+without this match, it gave up."""
+
+
+def fired(gates: Any, text: bytes) -> list[int]:
+    """Which patterns of a set occur, counted without `ALWAYS`. Raises `SearchFailed`."""
+    found = gates.Match(text) or ()
+    if 0 not in found:
+        raise SearchFailed
+    return [index - 1 for index in found if index]
+
+
 def _anything(text: bytes, start: int, end: int) -> bool:
     return True
 
@@ -61,6 +78,7 @@ class RuleSet:
         options.log_errors = False
         self._rules = tuple(rules)
         self._gates = re2.Set.SearchSet(options)
+        self._gates.Add(ALWAYS)
         self._patterns: list[tuple[Any, ...]] = []
         for rule in self._rules:
             self._gates.Add(rule.gate.encode("latin-1"))
@@ -83,7 +101,7 @@ class RuleSet:
         Raises `TooManyCandidates` when a rule has more than `max_candidates` matches to judge.
         """
         found: Counter[str] = Counter()
-        for index in self._gates.Match(text) or ():
+        for index in fired(self._gates, text):
             rule = self._rules[index]
             if rule.detector in skip or (distinct_only and not rule.distinct):
                 continue

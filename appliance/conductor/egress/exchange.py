@@ -18,14 +18,19 @@ from collections.abc import AsyncIterator
 
 import httpx
 
-from conductor.core import Failure, Worker, WorkerLimits
+from conductor.core import Body, Failure, Worker, WorkerLimits
 from conductor.errors import WorkerError
+from conductor.workers.answers import completion
 from conductor.workers.failures import refusal
 
 MAX_ANSWER_BYTES = 32 * 2**20
 """Of one answer, on the wire. A vendor is not trusted with this machine's memory either."""
 
 _MAX_REFUSAL = 64 * 1024
+MAX_CHOICES = 16
+MAX_CALLS = 128
+_MAX_OBJECTS = 200_000
+"""In one plain answer: eight choices of a thousand tokens with their twenty alternatives each."""
 
 KEEP_ALIVE_S = 4.0
 """Below the 5 s after which common servers close an idle connection: whoever closes first cannot
@@ -34,6 +39,7 @@ be raced."""
 _DONE = re.compile(rb"(?:\A|\n)data: ?\[DONE\]")
 # Inside a JSON string the quotes would be escaped, so that no model can write these.
 _FINISH = re.compile(rb'"finish_reason" ?: ?"')
+_CHOICES = re.compile(rb'"choices" ?: ?\[\s?\{')
 _USAGE = re.compile(rb'"usage" ?: ?\{')
 _TAIL = 32  # longer than any of these
 
@@ -98,6 +104,8 @@ class Exchange(httpx.AsyncBaseTransport):
         """The stream said `[DONE]`."""
         self.finished = False
         """Some choice of the stream had a finish reason."""
+        self.answered = False
+        """Some choice of an answer has come."""
         self.usage = False
         """The vendor stated one."""
         self._inner = inner
@@ -169,8 +177,24 @@ class Exchange(httpx.AsyncBaseTransport):
         if headers.get("content-type", "").partition(";")[0].strip().lower() != self._kind:
             raise self._failed(Failure.MALFORMED, "another content type")
         self.began = True
-        watched = _Watched(self._watch(response.stream, MAX_ANSWER_BYTES), response)
-        return httpx.Response(200, headers={"content-type": self._kind}, stream=watched)
+        watched = self._watch(response.stream, MAX_ANSWER_BYTES)
+        kind = {"content-type": self._kind}
+        if self._kind == "text/event-stream":
+            return httpx.Response(200, headers=kind, stream=_Watched(watched, response))
+        whole = b"".join([chunk async for chunk in watched])
+        self._check_plain(whole)
+        return httpx.Response(200, headers=kind, content=whole)
+
+    def _check_plain(self, whole: bytes) -> None:
+        """Let the library see only what it can read in moderate time: it takes a third of a
+        millisecond a choice, and as long everybody else waits."""
+        try:
+            choices = completion(whole)["choices"]
+        except WorkerError as error:
+            raise self._failed(error.failure, error.detail) from None
+        most = max(map(_calls, choices), default=0)
+        if len(choices) > MAX_CHOICES or most > MAX_CALLS or whole.count(b"{") > _MAX_OBJECTS:
+            raise self._failed(Failure.MALFORMED, "more than was asked for")
 
     async def _watch(self, stream: httpx.AsyncByteStream, limit: int) -> AsyncIterator[bytes]:
         """The body's bytes, within the idle timer and a size limit."""
@@ -182,6 +206,7 @@ class Exchange(httpx.AsyncBaseTransport):
                 raise self._failed(Failure.MALFORMED, "too large")
             seen = tail + chunk
             self.done = self.done or _DONE.search(seen) is not None
+            self.answered = self.answered or _CHOICES.search(seen) is not None
             self.finished = self.finished or _FINISH.search(seen) is not None
             self.usage = self.usage or _USAGE.search(seen) is not None
             tail = seen[-_TAIL:]
@@ -212,6 +237,13 @@ class _Watched(httpx.AsyncByteStream):
 
     async def aclose(self) -> None:
         await self._response.aclose()
+
+
+def _calls(choice: Body) -> int:
+    """How many tool calls a choice holds."""
+    message = choice.get("message")
+    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    return len(calls) if isinstance(calls, list) else 0
 
 
 def _timeouts(limits: WorkerLimits) -> dict[str, float]:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import os
 import re
 import time
 from dataclasses import asdict, dataclass, fields
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from conductor.errors import ConfigError, Fault, PermitRefused
+from conductor.newfile import write_new
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -172,13 +172,13 @@ def generate(directory: Path) -> tuple[Path, Path]:
     public_pem = private.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    directory.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     paths = directory / PRIVATE_NAME, directory / PUBLIC_NAME
     for path in paths:
         if path.exists():
             raise _fault(path, "is there already; remove both key files to make new ones")
-    _write_new(paths[0], secret_pem, 0o600)
-    _write_new(paths[1], public_pem, 0o644)
+    write_new(paths[0], secret_pem, 0o600)
+    write_new(paths[1], public_pem, 0o644)  # egress runs as another user
     return paths
 
 
@@ -219,15 +219,6 @@ def _read_file(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise _fault(path, f"cannot be read ({error.strerror})") from None
-
-
-def _write_new(path: Path, data: bytes, mode: int) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    with os.fdopen(handle, "wb") as file:
-        os.fchmod(handle, mode)  # the umask may have narrowed it: egress runs as another user
-        file.write(data)
-        file.flush()
-        os.fsync(handle)
 
 
 def _fault(path: Path, message: str) -> ConfigError:

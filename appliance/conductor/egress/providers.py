@@ -75,6 +75,8 @@ def load_litellm() -> Any:
 
     # litellm reads a deprecated attribute for every chunk: nothing an operator can act on.
     warnings.filterwarnings("ignore", category=PydanticDeprecationWarning)
+    # Where an answer has another form than litellm expects, this one quotes it.
+    warnings.filterwarnings("ignore", message=r"(?s).*Pydantic", category=UserWarning)
     litellm.telemetry = False
     litellm.suppress_debug_info = True
     litellm.turn_off_message_logging = True
@@ -260,6 +262,8 @@ async def _chunks(answer: Any, exchange: Exchange, deadline: float) -> AsyncGene
                 open_choices[choice["index"]] = choice["finish_reason"] is None
             if not (exchange.done or exchange.finished or any(open_choices.values())):
                 break  # made up: no finish reason has come
+            if not exchange.answered:
+                raise WorkerError(Failure.MALFORMED, "a stream without a choice")
             yield chunk
             began = True
     except StopAsyncIteration:

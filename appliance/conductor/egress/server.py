@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import signal
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,13 +28,10 @@ from conductor.egress.outgoing import vendor_body
 from conductor.egress.permit import Permit
 from conductor.egress.providers import Provider
 from conductor.errors import PermitRefused, WorkerError
-from conductor.unixsocket import listening
-from conductor.workers.failures import FAILURE_HEADER, REASON_HEADER
+from conductor.unixserver import serving_app
+from conductor.workers.headers import FAILURE, PERMIT, REASON, WORKER
+from conductor.workers.sse import DONE, framed
 
-PERMIT_HEADER = "x-conductor-permit"
-WORKER_HEADER = "x-conductor-worker"
-
-_BACKLOG = 1024
 _BODY_S = 30.0
 """Time for a request's body to arrive; `serve` sends it in one piece."""
 
@@ -55,6 +50,13 @@ _STATUS = {
 """For people with curl; `serve` reads the failure header. Everything else is 502."""
 
 log = structlog.get_logger()
+
+
+def serving(
+    socket: Path, service: EgressService, *, drain_s: float
+) -> AbstractAsyncContextManager[None]:
+    """Serve on `socket` while the context is open. Raises `StartError`."""
+    return serving_app(socket, service.app(), drain_s=drain_s)
 
 
 def new_epoch() -> str:
@@ -127,7 +129,7 @@ class EgressService:
         try:
             raw = await _read(request)
             permit, worker = self._gate.check(
-                request.headers.get(PERMIT_HEADER, ""), raw, request.headers.get(WORKER_HEADER, "")
+                request.headers.get(PERMIT, ""), raw, request.headers.get(WORKER, "")
             )
         except PermitRefused as refused:
             log.warning("permit_refused", reason=refused.reason)
@@ -167,7 +169,7 @@ class EgressService:
                 await response.write(first)
                 async for chunk in chunks:
                     await response.write(_event(chunk))
-                await response.write(b"data: [DONE]\n\n")
+                await response.write(framed(DONE))
                 sending.outcome = "ok"
             except WorkerError as error:
                 sending.failed(error)
@@ -187,9 +189,9 @@ async def _read(request: web.Request) -> bytes:
 
 
 def _refusal(error: WorkerError) -> web.Response:
-    headers = {FAILURE_HEADER: str(error.failure)}
+    headers = {FAILURE: str(error.failure)}
     if error.failure is Failure.PERMIT:
-        headers[REASON_HEADER] = error.detail
+        headers[REASON] = error.detail
     if error.retry_after_s is not None:
         headers["Retry-After"] = f"{error.retry_after_s:g}"
     return _json(_STATUS.get(error.failure, 502), _envelope(error), headers)
@@ -208,7 +210,7 @@ def _envelope(error: WorkerError) -> Body:
 
 
 def _event(value: Body) -> bytes:
-    return b"data: " + _encode(value) + b"\n\n"
+    return framed(_encode(value))
 
 
 def _encode(value: Body) -> bytes:
@@ -227,41 +229,3 @@ def _json(status: int, value: Body, headers: dict[str, str] | None = None) -> we
         content_type="application/json",
         headers=headers,
     )
-
-
-# -- the process ------------------------------------------------------------------------------
-
-
-async def serve_egress(socket: Path, service: EgressService, *, drain_s: float) -> None:
-    """Serve on `socket` until SIGTERM or SIGINT, then drain. Raises `StartError`."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    signals = (signal.SIGTERM, signal.SIGINT)
-    for number in signals:
-        loop.add_signal_handler(number, stop.set)
-    try:
-        async with serving(socket, service, drain_s=drain_s):
-            log.info("listening")
-            await stop.wait()
-            log.info("stopping")
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
-
-
-@asynccontextmanager
-async def serving(socket: Path, service: EgressService, *, drain_s: float) -> AsyncIterator[None]:
-    """Serve on `socket` while the context is open. Raises `StartError`."""
-    runner = web.AppRunner(
-        service.app(), access_log=None, handler_cancellation=True, shutdown_timeout=drain_s
-    )
-    with listening(socket) as listener:
-        await runner.setup()
-        assert runner.server is not None
-        loop = asyncio.get_running_loop()
-        server = await loop.create_unix_server(runner.server, sock=listener, backlog=_BACKLOG)
-        try:
-            yield
-        finally:
-            server.close()
-            await runner.cleanup()

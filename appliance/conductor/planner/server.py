@@ -8,9 +8,7 @@ are never logged, and neither is the text of an engine's exception, which may qu
 from __future__ import annotations
 
 import asyncio
-import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import orjson
@@ -21,7 +19,7 @@ from conductor.core import PlanRequest
 from conductor.errors import ConductorError, PlanError, StartError
 from conductor.planner import wire
 from conductor.planner.engine import PlanEngine, Planned
-from conductor.unixsocket import listening
+from conductor.unixserver import serve_until_stopped, serving_app
 
 ENGINES_GROUP = "conductor.engines"
 """Entry point group under which other packages offer engines, as callables without arguments."""
@@ -33,7 +31,6 @@ _BODY_S = 5.0
 """Time for a request's body to arrive; `serve` sends it in one piece."""
 _DRAIN_S = 5.0
 """Time for running questions to end when the process is stopped."""
-_BACKLOG = 1024
 
 log = structlog.get_logger()
 
@@ -42,7 +39,8 @@ def run_planner(socket: Path, engine: str) -> None:
     """Serve the engine of that name until SIGTERM or SIGINT. Raises `StartError`."""
     import uvloop
 
-    uvloop.run(serve_planner(socket, load_engine(engine)))
+    loaded = load_engine(engine)
+    uvloop.run(serve_until_stopped(serving(socket, loaded), engine=loaded.name))
 
 
 def load_engine(name: str) -> PlanEngine:
@@ -72,40 +70,9 @@ def load_engine(name: str) -> PlanEngine:
     return engine
 
 
-async def serve_planner(socket: Path, engine: PlanEngine) -> None:
-    """Serve `engine` on `socket` until SIGTERM or SIGINT, then drain. Raises `StartError`."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    signals = (signal.SIGTERM, signal.SIGINT)
-    for number in signals:
-        loop.add_signal_handler(number, stop.set)
-    try:
-        async with serving(socket, engine):
-            log.info("listening", engine=engine.name)
-            await stop.wait()
-            log.info("stopping")
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
-
-
-@asynccontextmanager
-async def serving(socket: Path, engine: PlanEngine) -> AsyncIterator[None]:
+def serving(socket: Path, engine: PlanEngine) -> AbstractAsyncContextManager[None]:
     """Serve `engine` on `socket` while the context is open. Raises `StartError`."""
-    app = PlannerService(engine).app()
-    runner = web.AppRunner(
-        app, access_log=None, handler_cancellation=True, shutdown_timeout=_DRAIN_S
-    )
-    with listening(socket) as listener:
-        await runner.setup()
-        assert runner.server is not None
-        loop = asyncio.get_running_loop()
-        server = await loop.create_unix_server(runner.server, sock=listener, backlog=_BACKLOG)
-        try:
-            yield
-        finally:
-            server.close()
-            await runner.cleanup()
+    return serving_app(socket, PlannerService(engine).app(), drain_s=_DRAIN_S)
 
 
 class PlannerService:

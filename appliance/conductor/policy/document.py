@@ -42,7 +42,6 @@ class Classifier:
     detector: str
     min_count: int
     raises: Label
-    position: str
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ def _classifiers(items: list[Value], lattice: Lattice) -> Iterator[Classifier]:
         when.done()
         raises = _raise(section.mapping("raise"), lattice)
         section.done()
-        yield Classifier(name, detector, min_count, raises, str(section.position))
+        yield Classifier(name, detector, min_count, raises)
 
 
 def _raise(section: Section, lattice: Lattice) -> Label:

@@ -25,7 +25,8 @@ from conductor.run.answers import chained, until_content
 from conductor.run.budget import BYTES_PER_TOKEN_HIGH, Allowance, Budget, estimate_tokens
 from conductor.run.failover import UNBILLED, Route, final_error
 from conductor.run.permits import PermitDesk
-from conductor.run.stream import ChunkShaper, shape_plain
+from conductor.run.plain import shape_plain
+from conductor.run.stream import ChunkShaper
 from conductor.workers.pool import Pool
 
 OK, ABORTED, DENIED = "ok", "aborted", "denied"
@@ -68,7 +69,7 @@ class Ask:
     tried: list[Tried] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Begun:
     """A step whose answer has begun: a whole plain body, or chunks of which content is here."""
 
@@ -233,10 +234,10 @@ class Attempts:
             asyncio.shield(ask.durable),
             self.audit.append(
                 "egress",
-                request=ask.request_id,
+                request_id=ask.request_id,
                 decision=ask.decision_id,
                 step=ask.step,
-                permit=permit_id,
+                permit_id=permit_id,
                 worker=worker.id,
                 destination=worker.destination.id,
                 label=self.policy.lattice.show(ask.label),

@@ -168,7 +168,7 @@ class Conduct:
             raise AuditError("nothing was judged")
         posted = self._audit.post(
             "decision",
-            request=state.request_id,
+            request_id=state.request_id,
             decision=state.decision_id,
             key=key.id,
             model=model,
@@ -196,7 +196,7 @@ class Conduct:
             self._decide(state, key, request.model, 0)
         self._audit.post(
             "outcome",
-            request=state.request_id,
+            request_id=state.request_id,
             decision=state.decision_id,
             key=key.id,
             outcome=outcome,
@@ -210,7 +210,7 @@ class Conduct:
 def plan_shape(drafted: Drafted) -> list[dict[str, str]]:
     """A plan for the record: workers and access lists, without a word of its instructions."""
     return [
-        {"worker": worker_name(drafted, step.worker), "access": str(step.access)}
+        {"worker": _worker_name(drafted, step.worker), "access": str(step.access)}
         for step in drafted.planned.plan.steps
     ]
 
@@ -219,12 +219,12 @@ def plan_text(drafted: Drafted) -> str:
     """A plan for people: like its text, with worker ids in place of ordinals."""
     plan: Plan = drafted.planned.plan
     return "\n".join(
-        f"{worker_name(drafted, step.worker)} {step.access} {step.subtask or '-'}"
+        f"{_worker_name(drafted, step.worker)} {step.access} {step.subtask or '-'}"
         for step in plan.steps
     )
 
 
-def worker_name(drafted: Drafted, worker: int | str) -> str:
+def _worker_name(drafted: Drafted, worker: int | str) -> str:
     """The id behind an ordinal; a built-in's own name."""
     return drafted.candidates[worker].id if isinstance(worker, int) else str(worker)
 

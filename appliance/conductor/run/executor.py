@@ -2,7 +2,8 @@
 
 Labels flow with the data. The plan itself was made from the question, so every step's input is
 labelled at least as the request was (its control label); it is joined with the labels of all
-answers that its access list shows it, and raised by what only shows where they meet. An answer
+answers that its access list shows it, and raised by what only shows where they meet and by what
+its instructions say: a planner has seen other questions than this one. An answer
 carries its step's label, raised by whatever detectors find in it. Only a declassifier could lower a
 label, and none exists yet.
 
@@ -64,7 +65,7 @@ class StepRecord:
         return sum((t.usage for t in self.tried), Usage())
 
 
-@dataclass
+@dataclass(frozen=True)
 class Answer:
     """The last step's answer, begun. Exactly one of `body` and `chunks` is set."""
 
@@ -181,7 +182,7 @@ class Executor:
             decision_id=job.decision_id,
             step=index,
             label=record.label,
-            order=self._order(job, step),
+            order=_order(job, step),
             body=body,
             prompt_bytes=request.prompt_bytes + added_bytes(shown, step.subtask),
             wanted_tokens=request.max_tokens,
@@ -195,25 +196,22 @@ class Executor:
             tried=record.tried,
         )
 
-    def _order(self, job: Job, step: Step) -> tuple[Worker, ...]:
-        if isinstance(step.worker, Builtin):  # `redact`: no model may stand in for it
-            raise InternalError("The plan asks for a step that this appliance cannot run.")
-        ordinals = [step.worker, *(a for a in job.planned.alternates if a != step.worker)]
-        return tuple(job.candidates[ordinal] for ordinal in ordinals)
-
     async def _label(self, run: Run, index: int) -> None:
         """Open the record of a step with the label of all that it is shown."""
-        job, seen = run.job, resolve(run.job.planned.plan.steps[index].access, index)
+        job, step = run.job, run.job.planned.plan.steps[index]
+        seen = resolve(step.access, index)
         artifacts = [run.artifacts[i] for i in seen.steps]
         label = join_all([job.label, *(artifact.label for artifact in artifacts)])
         question = [last_text(job.request.body["messages"])] if seen.question else []
+        told = [*(artifact.subtask for artifact in artifacts), step.subtask]
         met = seams([*question, *(artifact.answer for artifact in artifacts)])
+        met += [text for text in (*told, *seams(told)) if text]
         if met:
             label = classify(self._policy, await self._scanner.scan(met), label)
         run.records[index] = StepRecord(index, label)
 
     def _elect(self, run: Run, index: int) -> Artifact:
-        run.records[index].worker = "vote"
+        run.records[index].worker = Builtin.VOTE
         seen = resolve(run.job.planned.plan.steps[index].access, index)
         answers = [run.artifacts[i] for i in seen.steps]
         return answers[vote([artifact.answer for artifact in answers])]
@@ -221,13 +219,21 @@ class Executor:
     @asynccontextmanager
     async def _vote(self, run: Run, index: int) -> AsyncIterator[Answer]:
         text, job = self._elect(run, index).answer, run.job
-        run.answered_by = "vote"
-        said = Said(job.answer_id, job.created, "vote", text, run.usage)
+        run.answered_by = Builtin.VOTE
+        said = Said(job.answer_id, job.created, Builtin.VOTE, text, run.usage)
         if not job.request.stream:
-            yield Answer("vote", body=said.body())
+            yield Answer(Builtin.VOTE, body=said.body())
             return
         async with aclosing(said.chunks()) as chunks:
-            yield Answer("vote", chunks=chunks)
+            yield Answer(Builtin.VOTE, chunks=chunks)
+
+
+def _order(job: Job, step: Step) -> tuple[Worker, ...]:
+    """Who may do a step: its own worker, then the plan's stand-ins."""
+    if isinstance(step.worker, Builtin):  # `redact`: no model may stand in for it
+        raise InternalError("The plan asks for a step that this appliance cannot run.")
+    ordinals = [step.worker, *(a for a in job.planned.alternates if a != step.worker)]
+    return tuple(job.candidates[ordinal] for ordinal in ordinals)
 
 
 def _for_draft(request: ChatRequest) -> ChatRequest:

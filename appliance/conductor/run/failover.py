@@ -136,18 +136,23 @@ def final_error(
         return Overloaded(
             "All permitted models are busy. Try again shortly.", retry_after_s=retry_after_s
         )
-    if only_local and seen <= UNREACHABLE:
+    if seen <= UNREACHABLE:
+        return unreachable(only_local=only_local, retry_after_s=retry_after_s)
+    if seen & TIMEOUTS:
+        return UpstreamTimeout("The model did not answer in time.")
+    return UpstreamFailed("Every model that may see this request failed to answer it.")
+
+
+def unreachable(*, only_local: bool, retry_after_s: float) -> ApiError:
+    """What the client sees when no permitted worker can be reached."""
+    if only_local:
         return NoLocalBackend(
             "No local model that may see this request is up, and none else is permitted.",
             retry_after_s=retry_after_s,
         )
-    if seen <= UNREACHABLE:
-        return UpstreamFailed(
-            "Every model that may see this request is down.", retry_after_s=retry_after_s
-        )
-    if seen & TIMEOUTS:
-        return UpstreamTimeout("The model did not answer in time.")
-    return UpstreamFailed("Every model that may see this request failed to answer it.")
+    return UpstreamFailed(
+        "Every model that may see this request is down.", retry_after_s=retry_after_s
+    )
 
 
 def _too_long(error: WorkerError) -> BadRequest:

@@ -15,7 +15,6 @@ from conductor.detect.scan import Scanner
 from conductor.errors import (
     ApiError,
     LabelNotAllowed,
-    NoLocalBackend,
     PlanError,
     PolicyBlocked,
     UpstreamFailed,
@@ -27,9 +26,16 @@ from conductor.planner.engine import Planned
 from conductor.policy.decide import classify, decide_all
 from conductor.policy.document import Policy
 from conductor.run.budget import estimate_tokens
+from conductor.run.failover import unreachable
 from conductor.selection import Selection, select
 from conductor.settings import Key
 from conductor.workers.pool import Pool
+
+DIRECT = "direct"
+"""What stands in an engine's place when the client named the worker."""
+
+DIRECT_PLAN = Plan((Step(0, Access(question=True)),))
+"""One step by the one candidate, shown the question."""
 
 
 @dataclass(frozen=True)
@@ -147,22 +153,10 @@ class Intake:
         )
 
     def _unreachable(self, permitted: tuple[Worker, ...]) -> ApiError:
-        wait = max(1.0, min(self._pool.reopen_in_s(worker) for worker in permitted))
-        if any(worker.remote for worker in permitted):
-            return UpstreamFailed(
-                "Every model that may see this request is down.", retry_after_s=wait
-            )
-        return NoLocalBackend(
-            "No local model that may see this request is up, and none else is permitted.",
-            retry_after_s=wait,
+        return unreachable(
+            only_local=not any(worker.remote for worker in permitted),
+            retry_after_s=max(1.0, min(self._pool.reopen_in_s(worker) for worker in permitted)),
         )
-
-
-DIRECT = "direct"
-"""What stands in an engine's place when the client named the worker."""
-
-DIRECT_PLAN = Plan((Step(0, Access(question=True)),))
-"""One step by the one candidate, shown the question."""
 
 
 def _candidate(worker: Worker) -> Candidate:

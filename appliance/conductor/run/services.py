@@ -32,6 +32,7 @@ from conductor.run.intake import DIRECT, Intake
 from conductor.run.permits import PermitDesk
 from conductor.selection import CONDUCTOR_MODELS
 from conductor.settings import Appliance
+from conductor.unixsocket import check_folder
 from conductor.workers.http import HttpCaller
 from conductor.workers.pool import Pool
 
@@ -55,6 +56,7 @@ class Services:
     site: Site
     metrics: Metrics
     audit: AuditLog
+    ledger: Ledger
     scanner: Scanner
     pool: Pool
     planner: PlannerClient
@@ -62,7 +64,7 @@ class Services:
     conduct: Conduct
 
     def status(self) -> Body:
-        """Routability of every worker, and whether a request would be served."""
+        """Whether a request would be served; every worker's state and every key's money today."""
         workers = self.pool.status()
         reasons = []
         if not self.audit.healthy:
@@ -81,6 +83,14 @@ class Services:
             },
             "planner": self.planner.state,
             "workers": workers,
+            "keys": [
+                {
+                    "id": key.id,
+                    "spent_usd": self.ledger.spent_usd(key.id),
+                    "remaining_usd": self.ledger.remaining_usd(key.id),
+                }
+                for key in self.site.appliance.keys
+            ],
         }
 
 
@@ -106,6 +116,7 @@ async def services(site: Site) -> AsyncIterator[Services]:
     """Start everything that `serve` needs; raises `ConductorError` when a part cannot start."""
     appliance = site.appliance
     paths = appliance.paths
+    check_folder(paths.run)
     async with AsyncExitStack() as stack:
         audit = AuditLog.open(
             paths.audit,
@@ -139,6 +150,8 @@ async def services(site: Site) -> AsyncIterator[Services]:
 
 @dataclass(frozen=True)
 class _Parts:
+    """What has been started, to be put together."""
+
     site: Site
     metrics: Metrics
     audit: AuditLog
@@ -176,14 +189,15 @@ class _Parts:
             limits=appliance.limits,
         )
         return Services(
-            self.site,
-            self.metrics,
-            self.audit,
-            self.scanner,
-            self.pool,
-            self.planner,
-            intake,
-            conduct,
+            site=self.site,
+            metrics=self.metrics,
+            audit=self.audit,
+            ledger=self.ledger,
+            scanner=self.scanner,
+            pool=self.pool,
+            planner=self.planner,
+            intake=intake,
+            conduct=conduct,
         )
 
     def _desk(self, appliance: Appliance) -> PermitDesk | None:

@@ -1,8 +1,8 @@
-"""Shape what a worker answers into what the API promises: same ids, one form, both modes.
+"""Shape what a worker streams into what the API promises: same ids, one form.
 
 Every back-end differs a little in what it leaves out, doubles or misplaces; clients see one shape.
-A plain answer is shaped as a stream of one chunk, so that the two modes cannot disagree. Pure: no
-I/O, no clock. Tool calls have a room of their own, `toolcalls.py`, and so has `usage.py`.
+Pure: no I/O, no clock. Rooms of their own: tool calls (`toolcalls.py`), token counts (`usage.py`),
+plain answers (`plain.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from conductor.core import Body, Failure, Usage
 from conductor.errors import WorkerError
+from conductor.run.answers import usage_body
 from conductor.run.toolcalls import ToolCalls
 from conductor.run.usage import Reported
 
@@ -94,7 +95,7 @@ class ChunkShaper:
         `earlier` is what other steps of the same request used; the client is told the sum.
         """
         if not self._choices:
-            raise _malformed("no choice came")
+            raise malformed("no choice came")
         out = [
             self._chunk(choice.index, {}, choice.finish_reason, None) for choice in self._choices
         ]
@@ -106,25 +107,20 @@ class ChunkShaper:
         """The `usage` object of an answer."""
         details = self._reported.details if self._reported is not None else {}
         total = self.usage if earlier is None else self.usage + earlier
-        return {
-            "prompt_tokens": total.prompt_tokens,
-            "completion_tokens": total.completion_tokens,
-            "total_tokens": total.prompt_tokens + total.completion_tokens,
-            **details,
-        }
+        return {**usage_body(total), **details}
 
     def _entries(self, chunk: Body) -> list[dict[str, Any]]:
         entries = chunk.get("choices")
         if entries is None and self._reported is not None:
             return []  # some send their usage without the empty list
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-            raise _malformed("choices is no list of objects")
+            raise malformed("choices is no list of objects")
         return entries
 
     def _shape(self, position: int, entry: dict[str, Any]) -> list[Body]:
         index = entry.get("index", position)
         if type(index) is not int or not 0 <= index < MAX_CHOICES:
-            raise _malformed("a choice has no usable index")
+            raise malformed("a choice has no usable index")
         out = self._open_up_to(index)
         for delta, logprobs in self._choices[index].take(entry):
             out.append(self._chunk(index, delta, None, logprobs))
@@ -168,7 +164,7 @@ class _Choice:
         if delta is None:
             delta = {}
         if not isinstance(delta, dict):
-            raise _malformed("a delta is no object")
+            raise malformed("a delta is no object")
         reason = entry.get("finish_reason")
         if isinstance(reason, str) and reason:
             self._reason = _FINISH.get(reason.lower(), "stop")
@@ -191,7 +187,7 @@ class _Choice:
             for key, value in delta.items()
             if value not in (None, "") and key not in ("role", "content", "tool_calls")
         }
-        content = text_of(delta.get("content"))
+        content = _text_of(delta.get("content"))
         if content:
             rest["content"] = content
         calls = self._calls.take(delta.get("tool_calls"))
@@ -205,40 +201,7 @@ def _opening() -> Body:
     return {"role": "assistant", "content": ""}
 
 
-def shape_plain(
-    body: Body,
-    id: str,
-    created: int,
-    model: str,
-    *,
-    prompt_tokens: int = 0,
-    earlier: Usage | None = None,
-) -> tuple[Body, Usage]:
-    """Shape a plain answer; returns it with the worker's usage (estimated when not reported).
-
-    The answer's own `usage` also counts `earlier`, what other steps of the same request used.
-
-    Raises:
-        WorkerError: MALFORMED, for what is no chat completion.
-    """
-    shaper = ChunkShaper(id, created, model, False, prompt_tokens=prompt_tokens)
-    chunks = shaper.feed(_as_chunk(body)) + shaper.finish()
-    choices: dict[int, Body] = {}
-    for chunk in chunks:
-        for entry in chunk["choices"]:
-            _gather(choices.setdefault(entry["index"], _empty_choice(entry["index"])), entry)
-    answer: Body = {
-        "id": id,
-        "object": "chat.completion",
-        "created": created,
-        "model": model,
-        "choices": [choices[index] for index in sorted(choices)],
-        "usage": shaper.usage_body(earlier),
-    }
-    return answer, shaper.usage
-
-
-def text_of(content: Any) -> str:
+def _text_of(content: Any) -> str:
     """The text of a `content`: a string, or the text parts of a list."""
     if isinstance(content, str):
         return content
@@ -251,58 +214,8 @@ def text_of(content: Any) -> str:
     return ""
 
 
-def _as_chunk(body: Body) -> Body:
-    """A plain answer as the one chunk of a stream."""
-    entries = body.get("choices")
-    if not isinstance(entries, list):
-        raise _malformed("choices is no list")
-    choices = []
-    for position, entry in enumerate(entries):
-        message = entry.get("message") if isinstance(entry, dict) else None
-        if not isinstance(message, dict):
-            raise _malformed("a choice has no message")
-        delta = dict(message)
-        if isinstance(calls := message.get("tool_calls"), list):
-            # Whatever `index` a back-end puts here, each entry is a call of its own.
-            delta["tool_calls"] = [
-                {**call, "index": place} if isinstance(call, dict) else call
-                for place, call in enumerate(calls)
-            ]
-        choices.append({"index": position, **entry, "delta": delta})
-    return {**body, "choices": choices}
-
-
-def _empty_choice(index: int) -> Body:
-    message: Body = {"role": "assistant", "content": "", "refusal": None}
-    return {"index": index, "message": message, "logprobs": None, "finish_reason": None}
-
-
-def _gather(choice: Body, entry: Body) -> None:
-    """Add one shaped entry to a choice. Text comes whole here, so only calls need joining."""
-    message = choice["message"]
-    for key, value in entry["delta"].items():
-        if key == "tool_calls":
-            _gather_calls(message.setdefault("tool_calls", []), value)
-        elif key != "content" or value:
-            message[key] = value
-    if not message["content"] and (message.get("tool_calls") or message["refusal"]):
-        message["content"] = None
-    choice["finish_reason"] = entry["finish_reason"] or choice["finish_reason"]
-    choice["logprobs"] = entry.get("logprobs") or choice["logprobs"]
-
-
-def _gather_calls(calls: list[Body], deltas: list[Body]) -> None:
-    for delta in deltas:
-        if delta["index"] == len(calls):
-            calls.append({key: value for key, value in delta.items() if key != "index"})
-            continue
-        call = calls[delta["index"]]
-        for payload, part in ((key, delta[key]) for key in ("function", "custom") if key in delta):
-            for key, text in part.items():
-                call[payload][key] = call[payload].get(key, "") + text
-
-
-def _malformed(what: str) -> WorkerError:
+def malformed(what: str) -> WorkerError:
+    """What an answer is that cannot be shaped."""
     return WorkerError(Failure.MALFORMED, what)
 
 

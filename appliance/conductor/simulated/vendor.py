@@ -25,18 +25,17 @@ _MAX_HEAD_BYTES = 64 * 1024
 
 @dataclass
 class Received:
-    """One request as it came, and what became of it. Times are the event loop's, in seconds."""
+    """One request as it came, and what became of it."""
 
     method: str
     path: str
     headers: tuple[tuple[str, str], ...]
     """In the order and spelling received."""
     body: bytes
-    received_at: float
     answered: bool = False
     """The vendor has said all it wanted to, which includes cutting the connection itself."""
     aborted_at: float | None = None
-    """When the caller hung up before that."""
+    """When the caller hung up before that: the event loop's time, in seconds."""
 
     @property
     def aborted(self) -> bool:
@@ -193,8 +192,7 @@ class _Protocol(asyncio.Protocol):
             return None
         body = bytes(self._buffer[end + 4 : total])
         del self._buffer[:total]
-        now = asyncio.get_running_loop().time()
-        return Received(method, rest.rpartition(" ")[0], headers, body, now)
+        return Received(method, rest.rpartition(" ")[0], headers, body)
 
     async def _play(self, request: Received) -> None:
         for act in respond(request.method, request.path, request.body):

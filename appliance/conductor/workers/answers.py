@@ -10,8 +10,6 @@ from conductor.core import Body, Failure
 from conductor.errors import WorkerError
 from conductor.workers.failures import in_band
 
-DONE = b"[DONE]"
-
 MAX_DEPTH = 128
 """Levels of nesting. What is read must be written again, and writers manage fewer than readers."""
 

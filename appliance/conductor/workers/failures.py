@@ -11,16 +11,14 @@ import re
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
 
 from conductor.core import Failure
 from conductor.errors import WorkerError
+from conductor.workers.headers import FAILURE, REASON
 
-FAILURE_HEADER = "x-conductor-failure"
-"""Set by the egress process, which knows better than its status can say."""
-REASON_HEADER = "x-conductor-reason"
 _MAX_RETRY_AFTER_S = 24 * 3600.0
 _WORD = re.compile(r"[a-z0-9][a-z0-9_.-]{0,63}\Z")
 
@@ -47,8 +45,8 @@ def refusal(
     `egress` tells that the egress process answered: only its headers may name the failure.
     """
     retry_after_s = _retry_after(headers)
-    if egress and (named := _named(headers.get(FAILURE_HEADER))) is not None:
-        reason = headers.get(REASON_HEADER, "")
+    if egress and (named := _named(headers.get(FAILURE))) is not None:
+        reason = headers.get(REASON, "")
         detail = reason if _WORD.match(reason) else f"status {status}"
         window = overflow_window(_error_of(body)) if named is Failure.CONTEXT_LENGTH else None
         return WorkerError(named, detail, retry_after_s=retry_after_s, window=window)
@@ -70,11 +68,16 @@ def in_band(error: object, *, began: bool, egress: bool = False) -> WorkerError:
 def overflow_window(error: Mapping[str, Any]) -> tuple[int, int] | None:
     """(context tokens, prompt tokens) as the worker stated them."""
     window, asked = error.get("n_ctx"), error.get("n_prompt_tokens")
-    if isinstance(window, int) and isinstance(asked, int):
+    if _is_count(window) and _is_count(asked):
         return window, asked
     message = _message(error)
     stated, wanted = _WINDOW.search(message), _ASKED.search(message)
     return (int(stated[1]), int(wanted[1])) if stated and wanted else None
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    """Of tokens: what a worker states is shown to the client, so it must be one."""
+    return type(value) is int and 0 < value < 1_000_000_000
 
 
 def _classified(status: int, error: Mapping[str, Any], retry_after_s: float | None) -> WorkerError:

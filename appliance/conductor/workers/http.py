@@ -19,6 +19,7 @@ from conductor.errors import WorkerError
 from conductor.workers import http1
 from conductor.workers.address import Address
 from conductor.workers.connection import Connection, ConnectionDied, Timers
+from conductor.workers.headers import PERMIT, WORKER
 from conductor.workers.reply import Exchange, HttpReply
 
 MAX_REPLY_BYTES = 32 * 1024 * 1024
@@ -135,4 +136,4 @@ def _headers(worker: Worker, call: Call) -> list[tuple[str, str]]:
         return [*headers, ("X-Request-Id", call.request_id)]
     if call.permit is None:
         raise WorkerError(Failure.PERMIT, "no permit")
-    return [*headers, ("X-Conductor-Permit", call.permit), ("X-Conductor-Worker", worker.id)]
+    return [*headers, (PERMIT, call.permit), (WORKER, worker.id)]

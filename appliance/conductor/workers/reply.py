@@ -11,10 +11,10 @@ from conductor.core import Body, Failure, WorkerLimits
 from conductor.errors import WorkerError
 from conductor.workers import http1
 from conductor.workers.address import Address
-from conductor.workers.answers import DONE, StreamCheck, completion
+from conductor.workers.answers import StreamCheck, completion
 from conductor.workers.connection import Connection, Timers
 from conductor.workers.failures import refusal
-from conductor.workers.sse import EventDecoder, EventTooLarge
+from conductor.workers.sse import DONE, EventDecoder, EventTooLarge
 
 _MAX_ERROR_BYTES = 64 * 1024
 _SETTLE_S = 0.02

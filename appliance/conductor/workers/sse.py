@@ -7,8 +7,16 @@ What stands before no blank line is no event: the standard discards it, and so d
 
 from __future__ import annotations
 
+DONE = b"[DONE]"
+"""What the OpenAI API sends as a stream's last event."""
+
 MAX_EVENT_BYTES = 4 * 1024 * 1024
 """A chunk of a chat completion has a few hundred bytes; one with a long tool argument, 100 kB."""
+
+
+def framed(data: bytes) -> bytes:
+    """An event that holds `data`, which has no line break."""
+    return b"data: " + data + b"\n\n"
 
 
 class EventTooLarge(Exception):
