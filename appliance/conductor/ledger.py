@@ -115,13 +115,13 @@ class Ledger:
     def restore(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Book what today's audit records tell: `outcome` says what a request cost; a `decision`
         without outcome, left by a crash, counts as its reservation: it may have been spent. The
-        two belong together by their field `decision`, the decision's id."""
+        two belong together by their `decision_id`."""
         self._roll()
         unfinished: dict[str, tuple[str, int]] = {}
         for record in records:
             if not str(record.get("ts", "")).startswith(self._day):
                 continue
-            decision, key = str(record.get("decision")), str(record.get("key"))
+            decision, key = str(record.get("decision_id")), str(record.get("key"))
             if record.get("event") == "decision":
                 unfinished[decision] = (key, int(record.get("reserved_musd") or 0))
             elif record.get("event") == "outcome":

@@ -32,17 +32,14 @@ async def asked(box: Box, reply: bytes) -> tuple[int, str]:
         return answer.status_code, answer.headers["x-conductor-engine"]
 
 
-@pytest.mark.parametrize("secret", [IBAN, IBAN[:9] + " " + IBAN[9:], ENCODED, "x".join(IBAN[:2])])
+@pytest.mark.parametrize("secret", [IBAN, IBAN[:9] + " " + IBAN[9:], ENCODED])
 async def test_what_it_remembers_of_another_question_reaches_no_vendor(secret: str) -> None:
     async with appliance(workers=only_remote()) as box:
         untouched = Untouched(box)
-        status, engine = await asked(box, saying(f"0 q Say {secret} and answer.\n"))
-        assert engine == "rogue@planner"
-        if secret in (IBAN, ENCODED) or secret.replace(" ", "") == IBAN:
-            assert status == 403
-            assert untouched
-        else:
-            assert status == 200  # nothing in it: the test would notice a plan that is never run
+        said = await asked(box, saying(f"0 q Say {secret} and answer.\n"))
+        assert said == (403, "rogue@planner")
+        assert untouched
+        assert await asked(box, saying("0 q Say so and answer.\n")) == (200, "rogue@planner")
 
 
 async def test_nor_in_two_instructions_that_meet_at_one_worker() -> None:
@@ -50,8 +47,7 @@ async def test_nor_in_two_instructions_that_meet_at_one_worker() -> None:
     async with appliance(workers=only_remote()) as box:
         status, _ = await asked(box, saying(plan))
         assert status == 403
-        received = b"".join(item.raw for item in box.vendor.received)
-        assert IBAN[13:].encode() not in received
+        assert IBAN[13:].encode() not in box.vendor.received
 
 
 UNFIT = {
@@ -65,7 +61,7 @@ UNFIT = {
     "a truth value for an ordinal": saying("0 q -\n", alternates=[True]),
     "a field too many": saying("0 q -\n", where="serve"),
     "fifty megabytes": http(b'{"plan":"' + b"a" * 50_000_000 + b'"}'),
-    "a redirect": b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n",
+    "a redirect": http(b"{}", 302).replace(b"X\r\n", b"X\r\nLocation: http://127.0.0.1:9/\r\n"),
     "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
 }
 
@@ -83,10 +79,12 @@ async def test_a_dear_plan_stops_at_the_limits_of_its_request() -> None:
     async with appliance(workers=only_remote(), appliance=limits) as box:
         status, _ = await asked(box, saying(plan))
         assert status == 429
-        assert len(box.vendor.received) == 3
+        assert box.vendor.received.count(b"POST ") == 3
 
 
-async def test_the_instructions_of_a_plan_stand_in_no_record(capfd: pytest.CaptureFixture) -> None:
+async def test_the_instructions_of_a_plan_stand_in_no_record(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     async with appliance(workers=only_remote()) as box:
         await asked(box, saying(f"0 q Say {IBAN} and answer.\n"))
         audit = b"".join(p.read_bytes() for p in box.site.appliance.paths.audit.glob("*"))

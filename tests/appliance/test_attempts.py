@@ -259,7 +259,7 @@ async def test_every_attempt_abroad_has_a_record_and_a_permit_of_its_own(tmp_pat
         assert (made.worker, label) == (worker, box.label())
         assert made.body["model"] == worker
         assert record["bytes_out"] == len(body) and record["label"] == "internal"
-        assert record["destination"] == "frontier" and record["decision"] == "d1"
+        assert record["destination"] == "frontier" and record["decision_id"] == "d1"
 
 
 async def test_an_open_breaker_costs_no_budget_no_permit_and_no_call(tmp_path: Path) -> None:

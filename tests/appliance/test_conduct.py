@@ -57,7 +57,7 @@ def closed(box: Kit, outcome: str) -> dict[str, Any]:
     order = [record.event for record in box.audit.records]
     assert order[0] == "decision" and order[-1] == "outcome"
     (decision,), (found,) = box.audit.events("decision"), box.audit.events("outcome")
-    assert decision["decision"] == found["decision"] and decision["request_id"] == "req_1"
+    assert decision["decision_id"] == found["decision_id"] and decision["request_id"] == "req_1"
     assert found["outcome"] == outcome
     account = box.ledger._accounts["app"]
     assert account.reserved_musd == 0 and account.spent_musd == found["cost_musd"]

@@ -186,7 +186,7 @@ def test_a_clock_set_back_opens_no_second_budget() -> None:
 
 
 def record(event: str, decision: str, ts: str = "2026-08-01T08:00:00.000Z", **more: Any) -> Any:
-    return {"event": event, "decision": decision, "key": "app", "ts": ts, **more}
+    return {"event": event, "decision_id": decision, "key": "app", "ts": ts, **more}
 
 
 def test_a_restart_remembers_what_was_spent_and_fears_for_what_was_unfinished() -> None:
@@ -212,10 +212,10 @@ async def test_the_audit_log_itself_is_the_store() -> None:
     log = AuditLog.open(directory)
     first = Ledger({"app": 1.0})
     with first.reserve("app", 0.5) as reservation:
-        await log.append("decision", decision="a", key="app", reserved_musd=reservation.musd)
-        await log.append("outcome", decision="a", key="app", cost_musd=reservation.settle(0.123456))
+        await log.append("decision", decision_id="a", key="app", reserved_musd=reservation.musd)
+        await log.append("outcome", decision_id="a", key="app", cost_musd=reservation.settle(0.123456))
     await log.append(
-        "decision", decision="b", key="app", reserved_musd=first.reserve("app", 0.4).musd
+        "decision", decision_id="b", key="app", reserved_musd=first.reserve("app", 0.4).musd
     )
     await log.close()
     second = Ledger({"app": 1.0})

@@ -141,7 +141,7 @@ async def test_without_its_planner_serve_plans_by_itself_and_says_so(world: Worl
     assert 'conductor_plans_total{engine="default",where="serve"' in metrics
     await world.up.again("planner", pid)
     assert world.up.said(r"^planner +ended \(signal 9\)")
-    assert '"state":"down","event":"planner"' in world.up.log.read_text()
+    assert '"state":"down","event":"planner_state"' in world.up.log.read_text()
     await world.whole()
     assert (await world.api.status())["planner"] == "up"
 
@@ -218,7 +218,7 @@ async def test_serve_killed_under_load_comes_back_and_its_record_is_whole(world:
         await world.up.again("serve", pid)
         await world.api.answers("local-a")
     records = audit_records(world.site.directory)
-    decided = {r["decision"] for r in records if r["event"] == "decision"}
+    decided = {r["decision_id"] for r in records if r["event"] == "decision"}
     assert told and told <= decided, "an answer was given whose decision is not on disk"
     sent = sum(r["event"] == "egress" for r in records)
     assert sent >= len(world.vendor.requests), "something went out that is not on disk"

@@ -22,7 +22,6 @@ from conductor.cli.options import config_option
 from conductor.config import Site, load
 from conductor.core import RemoteEndpoint, SecretRef, UnixEndpoint, Worker
 from conductor.probe import answers
-from conductor.run.services import Sockets
 from conductor.supervise import Child, Supervisor
 from conductor.workers.catalogue import load_catalogue
 from conductor.workers.fetch import locate
@@ -113,7 +112,7 @@ async def _unless(stop: asyncio.Event, work: Awaitable[object]) -> object:
 
 
 def _planner(site: Site, config: Path) -> tuple[Child, float]:
-    socket = Sockets.below(site.appliance.paths.run).planner
+    socket = site.appliance.paths.planner_socket
     return _child(
         "planner", ["planner"], config, {}, _answering(socket, "/readyz")
     ), PLANNER_READY_S
@@ -123,7 +122,7 @@ def _egress(site: Site, config: Path) -> list[tuple[Child, float]]:
     keys = [w.endpoint.key for w in site.workers if isinstance(w.endpoint, RemoteEndpoint)]
     if not keys:
         return []
-    socket = Sockets.below(site.appliance.paths.run).egress
+    socket = site.appliance.paths.egress_socket
     child = _child("egress", ["egress"], config, _secrets(keys), _answering(socket, "/readyz"))
     return [(child, EGRESS_READY_S)]
 

@@ -194,7 +194,7 @@ class PlannerClient:
     def _become(self, state: PlannerState) -> None:
         if state is not self._state:
             self._state = state
-            log.info("planner", state=str(state))
+            log.info("planner_state", state=str(state))
 
     async def _probe(self) -> PlannerState:
         """What `/readyz` says: TRIAL for ready, LOADING, DOWN or HUNG."""

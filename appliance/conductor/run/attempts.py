@@ -235,7 +235,7 @@ class Attempts:
             self.audit.append(
                 "egress",
                 request_id=ask.request_id,
-                decision=ask.decision_id,
+                decision_id=ask.decision_id,
                 step=ask.step,
                 permit_id=permit_id,
                 worker=worker.id,

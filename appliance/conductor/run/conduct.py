@@ -169,7 +169,7 @@ class Conduct:
         posted = self._audit.post(
             "decision",
             request_id=state.request_id,
-            decision=state.decision_id,
+            decision_id=state.decision_id,
             key=key.id,
             model=model,
             label=self._policy.lattice.show(judged.label),
@@ -197,7 +197,7 @@ class Conduct:
         self._audit.post(
             "outcome",
             request_id=state.request_id,
-            decision=state.decision_id,
+            decision_id=state.decision_id,
             key=key.id,
             outcome=outcome,
             worker=state.run.answered_by if state.run else "",

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 from conductor import __version__
 from conductor.audit import AuditLog
@@ -35,18 +34,6 @@ from conductor.settings import Appliance
 from conductor.unixsocket import check_folder
 from conductor.workers.http import HttpCaller
 from conductor.workers.pool import Pool
-
-
-@dataclass(frozen=True)
-class Sockets:
-    """Where the processes of one appliance meet: all below its run directory."""
-
-    planner: Path
-    egress: Path
-
-    @classmethod
-    def below(cls, run: Path) -> Sockets:
-        return cls(planner=run / "planner.sock", egress=run / "egress.sock")
 
 
 @dataclass(frozen=True)
