@@ -26,7 +26,7 @@ def open_to_others(root: Path) -> list[str]:
     write to."""
     found = []
     for folder, folders, files in os.walk(root):
-        if Path(folder) != root and not os.stat(folder).st_mode & stat.S_IXOTH:
+        if Path(folder) != root and not Path(folder).stat().st_mode & stat.S_IXOTH:
             folders.clear()
             continue
         found += [name for name in files if (Path(folder) / name).lstat().st_mode & 0o007]

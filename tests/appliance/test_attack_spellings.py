@@ -7,6 +7,7 @@ import binascii
 import codecs
 import gzip
 import json
+import random
 from collections.abc import Callable
 from functools import reduce
 
@@ -157,6 +158,12 @@ def test_a_secret_is_found_in_every_shape_of_json(
     assert detector in findings(place(value))
 
 
+def table(between: str, most: int = 9999) -> str:
+    draw = random.Random(4)
+    rows = ([str(draw.randint(1, most)) for _ in range(12)] for _ in range(4000))
+    return "\n".join(between.join(row) for row in rows)
+
+
 ORDINARY = {
     "boxes": {"boxes": [[412, 3301, 512, 3401], [4032, 3024, 4032, 3024]]},
     "sizes": {"w": 4032, "h": 3024, "w2": 4032, "h2": 3024},
@@ -164,6 +171,10 @@ ORDINARY = {
     "packages": {"needs": ["lodash@4.17.21", "react.js", "left-pad@1.3.0"]},
     "names": {"enum": ["celsius", "fahrenheit", "kelvin"]},
     "table": user("1234  5678  9012\n2345  6789  0123\n"),
+    "a large table, tabs": user(table("\t")),
+    "a large table, two spaces": user(table("  ")),
+    "a large table of small numbers": user(table("\t", 99)),
+    "a large list of bytes": {"pixels": [n * n % 251 for n in range(20_000)]},
     "flags": user("🇮🇹 beats 🇩🇪 4 to 3 after 120 minutes"),
     "emphasis": user("**Bold** and __strong__ and `code` (at noon) [at the door]"),
     "binary": user("01010101 10101010 11110000 00001111 11001100 00110011 01010101 10101010 1"),
@@ -201,7 +212,7 @@ def test_a_set_of_rules_that_gives_up_is_no_clean_scan(monkeypatch: pytest.Monke
     from conductor.detect.rules import RuleSet
 
     class GivesUp:
-        def Match(self, text: bytes) -> list[int]:  # noqa: N802 - re2's own name
+        def Match(self, text: bytes) -> list[int]:
             return []
 
     rules = RuleSet(())

@@ -80,3 +80,12 @@ def test_tool_definitions_that_speak_of_secrets_give_no_finding() -> None:
     }
     scan = scan_value({"messages": [{"role": "user", "content": "go on"}], "tools": [tool]})
     assert (scan.findings, scan.unscanned) == ((), ())
+
+
+@pytest.mark.parametrize("heading", ["ASIA PACIFIC REGION REPORT", "ASIA-PACIFIC SALES OVERVIEW 2"])
+def test_a_heading_in_capitals_is_no_key(heading: str) -> None:
+    assert kinds({"content": heading}) == set()
+
+
+def test_a_key_without_a_digit_is_found_where_it_stands_whole() -> None:
+    assert kinds({"content": "use ASIA" + "QWERTZUIOPASDFGH" + " for it"}) == {"secret.aws"}

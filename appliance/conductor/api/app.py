@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from conductor.api.bodies import BodyGate
 from conductor.api.chat import ChatHandler
 from conductor.api.explain import ExplainHandler
 from conductor.api.health import HealthHandler
@@ -26,13 +25,9 @@ class Handlers:
     health: HealthHandler
 
 
-def api_app(
-    handlers: Handlers, ring: KeyRing, metrics: Metrics, door: Door, gate: BodyGate
-) -> web.Application:
+def api_app(handlers: Handlers, ring: KeyRing, metrics: Metrics, door: Door) -> web.Application:
     """The application behind the API listener. A trailing slash is the same route."""
-    app = web.Application(
-        middlewares=[edge(ring, metrics, door)], client_max_size=gate.max_body_bytes
-    )
+    app = web.Application(middlewares=[edge(ring, metrics, door)])
     for slash in ("", "/"):
         app.router.add_post(f"/v1/chat/completions{slash}", handlers.chat.__call__)
         app.router.add_post(f"/v1/plan{slash}", handlers.explain.__call__)

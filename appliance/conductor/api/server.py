@@ -121,7 +121,7 @@ def _api(parts: Services, ring: KeyRing, door: Door) -> web.Application:
         models=ModelsHandler(parts.pool, int(time.time())),
         health=_health(parts, door),
     )
-    return api_app(handlers, ring, parts.metrics, door, gate)
+    return api_app(handlers, ring, parts.metrics, door)
 
 
 def _health(parts: Services, door: Door) -> HealthHandler:

@@ -50,7 +50,8 @@ _MIRRORS = (
 )
 
 _PUNCTUATION = b"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-_PUNCTUATION_TO_SPACE = bytes.maketrans(_PUNCTUATION, b" " * len(_PUNCTUATION))
+_BETWEEN = _PUNCTUATION + b"\t\n\v\f\r"
+_BETWEEN_TO_SPACE = bytes.maketrans(_BETWEEN, b" " * len(_BETWEEN))
 _INLINE_TAG = re.compile(
     rb"<(?:/?(?:a|b|bdo|code|em|font|i|mark|s|small|span|strong|sub|sup|tt|u|wbr)\b[^<>]{0,200}"
     rb"|!--[^<>]{0,200}--)>",
@@ -141,7 +142,10 @@ def squeeze(text: bytes) -> tuple[bytes, bytes]:
 
 def grouped(text: bytes) -> bytes:
     """The text with one space in place of all that stands between its words and numbers."""
-    return b" ".join(text.translate(_PUNCTUATION_TO_SPACE).split())
+    text = text.translate(_BETWEEN_TO_SPACE)
+    while b"  " in text:  # halves every run, where splitting would make an object of every word
+        text = text.replace(b"  ", b" ")
+    return text.strip()
 
 
 def undressed(text: bytes) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+import string
 from collections.abc import Callable, Mapping
 
 _BETWEEN = r"[ ,;:\-\r\n\t|]{1,3}"
@@ -23,6 +24,10 @@ PATTERNS: Mapping[str, str] = {
 }
 """RE2 patterns of a row in each writing."""
 
+_WRITTEN = b" ,.@-_\r\n" + (string.ascii_letters + string.digits).encode()
+_MOST_MARKS = 0.15
+"""Of a text: the share of characters that are neither letters and digits nor common marks."""
+
 _HEX_FILLING = re.compile(rb"0x|\\x|[^0-9A-Fa-f]")
 _NUMBER = re.compile(rb"[0-9]+")
 _BYTE = re.compile(rb"[01]{8}")
@@ -34,7 +39,11 @@ def _octal(row: bytes) -> bytes:
 
 
 def _decimal(row: bytes) -> bytes:
-    return bytes(code for number in _NUMBER.findall(row) if (code := int(number)) < 256)
+    """Nothing for a table of numbers: as characters, most of them are marks, and by chance a few
+    are an address."""
+    data = bytes(code for number in _NUMBER.findall(row) if (code := int(number)) < 256)
+    marks = len(data.translate(None, _WRITTEN))
+    return data if marks < len(data) * _MOST_MARKS else b""
 
 
 def _binary(row: bytes) -> bytes:

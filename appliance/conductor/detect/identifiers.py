@@ -33,10 +33,10 @@ _CARD_SHAPES = (
     rf"(?:^|[^0-9])([0-9]{{4}}(?:{_GAP}[0-9]{{4}}){{3}}(?:{_GAP}[0-9]{{3}})?)(?:[^0-9]|$)",
     rf"(?:^|[^0-9])([0-9]{{4}}{_GAP}[0-9]{{6}}{_GAP}[0-9]{{4,5}})(?:[^0-9]|$)",
     r"(?:^|[^0-9])([0-9]{14,19})(?:[^0-9]|$)",
-    # Grouped in any way, but only if the whole row of digits is one card.
-    r"(?:^|[^0-9 .\-]|[^0-9][ .\-])"
+    # Grouped in any way, but only if the whole row of digits is one card: a table has many.
+    r"(?:^|[^0-9 .\t\-][ .\t\-]{0,3}|[^0-9 \t][ .\-])"
     r"([0-9](?:[ \t\-]{0,3}[0-9]){13,18})"
-    r"(?:$|[^0-9 .\-]|[ .\-](?:[^0-9]|$))",
+    r"(?:[ .\t\-]{0,3}(?:$|[^0-9 .\t\-])|[ .\-][^0-9 \t])",
 )
 
 # ISO 7064 counts A as 10, Z as 35.
@@ -44,7 +44,7 @@ _LETTER_VALUES = {ord("A") + i: str(10 + i) for i in range(26)}
 
 _UUID = re.compile(rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 # Ages, hours, humidities: one row of eight in ten would pass Luhn's test.
-_ROW_OF_PAIRS = re.compile(rb"[0-9]{1,2}(?: [0-9]{2}){6,}\Z")
+_ROW_OF_PAIRS = re.compile(rb"(?=[0-9 \t]*[0-9]{2})[0-9]{1,2}(?:[ \t]{1,3}[0-9]{1,2}){6,}\Z")
 _HEX_TOKEN = re.compile(rb"[0-9a-fA-F]{20,}\Z")
 
 

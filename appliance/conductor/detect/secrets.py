@@ -187,7 +187,9 @@ def _named(head: str) -> Rule:
 def secret_rules() -> tuple[Rule, ...]:
     """The rules of this room."""
     return (
-        Rule("secret.aws", _gate(_AWS_ID), (_AWS_ID,), distinct=True),
+        Rule("secret.aws", _gate(_AWS_ID), (_AWS_ID,)),
+        # Where spaces are gone, a heading in capitals about ASIA looks like one: but for a digit.
+        Rule("secret.aws", _gate(_AWS_ID), (_AWS_ID,), _random(3.0, 1), distinct=True),
         Rule("secret.aws", _AWS_CONTEXT, (_AWS_SECRET,), is_aws_secret, look_inside=True),
         Rule("secret.private_key", _PRIVATE_KEY_HEAD, (_PRIVATE_KEY,), distinct=True),
         *(Rule("secret.private_key", key, distinct=True) for key in _OTHER_PRIVATE_KEYS),
