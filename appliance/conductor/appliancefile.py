@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, get_args
 
-from conductor.auditfile import MAX_BATCH
+from conductor.audit.segments import MAX_BATCH
 from conductor.labels import Label, Lattice
 from conductor.policy.vocabulary import read_label
+from conductor.process.unixsocket import MAX_PATH_BYTES
 from conductor.secretrefs import read_ref
 from conductor.settings import (
     Api,
@@ -33,8 +34,7 @@ from conductor.settings import (
     RequestLimits,
     ScanConfig,
 )
-from conductor.unixsocket import MAX_PATH_BYTES
-from conductor.yamlvalues import Section, Unique, Value
+from conductor.strictyaml.values import Section, Unique, Value
 
 _SOCKET_NAME_BYTES = 40
 """Room that a run directory should leave for the sockets in it; longer worker ids may need more."""

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from conductor import yamlsource
 from conductor.appliancefile import read_appliance, read_base
 from conductor.core import Worker
-from conductor.faults import Faults
 from conductor.policy.document import Policy, read_policy
 from conductor.selection import CONDUCTOR_MODELS
 from conductor.settings import Appliance
+from conductor.strictyaml import source as yamlsource
+from conductor.strictyaml.faults import Faults
 from conductor.workers.poolfile import read_pool
 
 

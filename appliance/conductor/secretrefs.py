@@ -17,7 +17,7 @@ from pathlib import Path
 
 from conductor.core import SecretRef
 from conductor.errors import SecretUnavailable
-from conductor.yamlvalues import Value
+from conductor.strictyaml.values import Value
 
 MAX_BYTES = 64 * 1024
 

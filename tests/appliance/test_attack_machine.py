@@ -12,7 +12,7 @@ import pytest
 
 from conductor.cli.firststart import prepare
 from conductor.errors import StartError
-from conductor.unixsocket import check_folder, listen
+from conductor.process.unixsocket import check_folder, listen
 from support.appliance import appliance, egress_of, short_directory
 from support.configs import local_worker, remote_worker, small_site
 from support.processes import command, environment

@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from conductor.audit import AuditLog
-from conductor.auditfile import read_since, read_tail, segments
-from conductor.auditrecord import GENESIS, canonical, hash_line
-from conductor.auditverify import verify
+from conductor.audit.log import AuditLog
+from conductor.audit.record import GENESIS, canonical, hash_line
+from conductor.audit.segments import read_since, read_tail, segments
+from conductor.audit.verify import verify
 from conductor.cli.audit import audit as audit_command
 from conductor.core import Failure
 from conductor.errors import AuditError
@@ -319,7 +319,7 @@ async def test_a_failed_post_that_nobody_awaits_makes_no_noise(directory: Path) 
 WRITER = textwrap.dedent("""
     import asyncio, sys
     from pathlib import Path
-    from conductor.audit import AuditLog
+    from conductor.audit.log import AuditLog
 
     async def main():
         log = AuditLog.open(Path(sys.argv[1]), segment_bytes=100_000)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from conductor.auditverify import verify
+from conductor.audit.verify import verify
 from conductor.egress.gate import PermitGate
 from conductor.egress.permit import Permit, boottime_ns, digest, mint
 from conductor.errors import PermitRefused

@@ -11,7 +11,6 @@ import pytest
 from conductor.config import load
 from conductor.core import SecretRef
 from conductor.errors import ConfigError
-from conductor.faults import Faults
 from conductor.labels import Label
 from conductor.secretrefs import resolve
 from conductor.settings import (
@@ -23,7 +22,8 @@ from conductor.settings import (
     RequestLimits,
     ScanConfig,
 )
-from conductor.yamlsource import read
+from conductor.strictyaml.faults import Faults
+from conductor.strictyaml.source import read
 from support.configs import KEY, local_worker, remote_worker, small_site, write_site
 
 CONFIGS = Path(__file__).parents[2] / "configs"

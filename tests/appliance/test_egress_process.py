@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from conductor.egress.client import EgressLink
 from conductor.egress.permit import Permit, boottime_ns, digest, generate, load_private, mint
-from conductor.probe import answers
+from conductor.process.probe import answers
 from conductor.simulated.vendor import SimulatedVendor
 from support.configs import remote_worker, write_site
 from support.vendor import VENDOR_KEY, chat_body, short_directory

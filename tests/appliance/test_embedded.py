@@ -22,7 +22,7 @@ import pytest
 
 from conductor.core import Call, Failure, UnixEndpoint, Worker
 from conductor.errors import WorkerError
-from conductor.probe import answers
+from conductor.process.probe import answers
 from conductor.workers.catalogue import load_catalogue
 from conductor.workers.fetch import locate
 from conductor.workers.http import HttpCaller

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conductor.audit import AuditLog
-from conductor.auditfile import read_since
+from conductor.audit.log import AuditLog
+from conductor.audit.segments import read_since
 from conductor.errors import BudgetExhausted
 from conductor.ledger import Ledger, Reservation, to_musd
 
@@ -213,7 +213,9 @@ async def test_the_audit_log_itself_is_the_store() -> None:
     first = Ledger({"app": 1.0})
     with first.reserve("app", 0.5) as reservation:
         await log.append("decision", decision_id="a", key="app", reserved_musd=reservation.musd)
-        await log.append("outcome", decision_id="a", key="app", cost_musd=reservation.settle(0.123456))
+        await log.append(
+            "outcome", decision_id="a", key="app", cost_musd=reservation.settle(0.123456)
+        )
     await log.append(
         "decision", decision_id="b", key="app", reserved_musd=first.reserve("app", 0.4).musd
     )

@@ -23,7 +23,7 @@ from conductor.planner import server, wire
 from conductor.planner.default import DefaultEngine
 from conductor.planner.engine import PlanEngine
 from conductor.planner.server import PlannerService, load_engine, serving
-from conductor.unixserver import serve_until_stopped
+from conductor.process.unixserver import serve_until_stopped
 from support.planner import FakeEngine, get, planner_process, socket_folder, until
 from support.plans import candidate, request
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from conductor.core import Card, Destination, Finding, Scan, TcpEndpoint, Worker
 from conductor.detect.scan import DETECTORS
 from conductor.errors import ConfigError
-from conductor.faults import Faults
 from conductor.labels import Clearance, Label
 from conductor.policy import conditions
 from conductor.policy.conditions import All, Compartments, Condition, Fact, Level, Not
 from conductor.policy.decide import classify, decide, decide_all, rule_ids
 from conductor.policy.document import Policy, read_policy
 from conductor.policy.rules import Rule
-from conductor.yamlsource import Document, parse
+from conductor.strictyaml.faults import Faults
+from conductor.strictyaml.source import Document, parse
 from support.configs import overridden, policy_tree
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from conductor.core import SecretRef
 from conductor.errors import ConfigError, SecretUnavailable
-from conductor.faults import Faults
 from conductor.secretrefs import MAX_BYTES, Secret, read_ref, resolve
-from conductor.yamlsource import parse
+from conductor.strictyaml.faults import Faults
+from conductor.strictyaml.source import parse
 
 TEXT = "sk-live-0123456789"
 

@@ -17,8 +17,8 @@ from typing import IO
 import psutil
 import pytest
 
-from conductor import supervise
-from conductor.supervise import Child, Supervisor
+from conductor.process import supervise
+from conductor.process.supervise import Child, Supervisor
 from support.appliance import until
 from support.processes import dead
 
@@ -226,7 +226,7 @@ async def test_a_child_gets_exactly_its_own_environment_and_a_session_of_its_own
 
 PARENT_OF_ONE = """
 import os, subprocess, sys
-code = "from conductor.supervise import stay_with_parent as stay; stay(); "
+code = "from conductor.process.supervise import stay_with_parent as stay; stay(); "
 child = subprocess.Popen(
     [sys.executable, "-c", code + sys.argv[1]],
     env={**os.environ, "CONDUCTOR_PARENT": str(os.getpid())}, stdout=subprocess.PIPE,
@@ -255,7 +255,9 @@ def test_a_child_whose_supervisor_is_killed_dies_with_it(code: str) -> None:
 
 
 def test_a_child_whose_supervisor_is_already_dead_does_not_begin() -> None:
-    code = "from conductor.supervise import stay_with_parent as stay; stay(); print('began')"
+    code = (
+        "from conductor.process.supervise import stay_with_parent as stay; stay(); print('began')"
+    )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     environment[supervise.PARENT] = "1"  # any process but its parent
     done = subprocess.run(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from conductor.errors import StartError
-from conductor.unixsocket import listen, listening
+from conductor.process.unixsocket import listen, listening
 from support.planner import socket_folder
 
 

@@ -12,11 +12,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conductor import yamlsource
 from conductor.errors import ConfigError
-from conductor.faults import Faults, Position, hint
-from conductor.yamlsource import MAX_BYTES, MAX_DEPTH, parse, read
-from conductor.yamlvalues import Section, Unique
+from conductor.strictyaml import source as yamlsource
+from conductor.strictyaml.faults import Faults, Position, hint
+from conductor.strictyaml.source import MAX_BYTES, MAX_DEPTH, parse, read
+from conductor.strictyaml.values import Section, Unique
 
 
 @pytest.fixture(params=["libyaml", "pure"])

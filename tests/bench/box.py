@@ -19,7 +19,7 @@ import psutil
 from bench.load import Job, Result, Target
 from conductor.cli.firststart import prepare
 from conductor.config import Site, load
-from conductor.probe import Address, answers
+from conductor.process.probe import Address, answers
 from support.configs import KEY, Tree, local_worker, remote_worker
 from support.processes import command, environment, free_port, site_of
 

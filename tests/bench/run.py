@@ -27,7 +27,7 @@ from rich.table import Table
 from bench.box import DELAY_MS, Box, box
 from bench.cases import CASES, Case, Round, measure, warm
 from bench.stalls import Stall, commit_ms, stall
-from conductor.openfiles import lift_limit
+from conductor.process.openfiles import lift_limit
 
 LONG_MIB = (1, 32)
 

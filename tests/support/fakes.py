@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from conductor.audit import AuditLog
+from conductor.audit.log import AuditLog
 from conductor.chat.request import ChatRequest, parse_chat
 from conductor.config import Site
 from conductor.core import Body, Call, Caller, PlanRequest, Reply, Worker

@@ -18,7 +18,7 @@ import aiohttp
 from conductor.core import PlanRequest
 from conductor.plan.language import parse
 from conductor.planner.engine import Planned
-from conductor.unixsocket import listening
+from conductor.process.unixsocket import listening
 
 ROOT = Path(__file__).parents[2]
 

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from conductor.auditfile import read_since
+from conductor.audit.segments import read_since
 from support.appliance import Box
 from support.configs import KEY
 

@@ -17,7 +17,7 @@ from aiohttp.web_protocol import _ErrInfo
 
 from conductor.api.envelope import REQUEST_ID, begin, error_response
 from conductor.errors import BadRequest, InternalError
-from conductor.openfiles import most_clients
+from conductor.process.openfiles import most_clients
 
 Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 

@@ -28,11 +28,11 @@ from conductor.api.models import ModelsHandler
 from conductor.api.protocol import Runner
 from conductor.config import Site
 from conductor.core import Body
+from conductor.process.stopsignal import stop_signal
+from conductor.process.tcpsocket import bound
+from conductor.process.unixsocket import listening
 from conductor.run.services import Services, services
 from conductor.secretrefs import resolve
-from conductor.stopsignal import stop_signal
-from conductor.tcpsocket import bound
-from conductor.unixsocket import listening
 
 BACKLOG = 2048
 

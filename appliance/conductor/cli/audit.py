@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from conductor.auditverify import Report, verify
+from conductor.audit.verify import Report, verify
 from conductor.errors import AuditError
 
 

@@ -23,9 +23,9 @@ from conductor.cli.demorequests import REQUESTS, ask
 from conductor.cli.progress import tenths
 from conductor.config import Site, load
 from conductor.errors import StartError
-from conductor.probe import answers
+from conductor.process.probe import answers
+from conductor.process.supervise import PARENT
 from conductor.simulated.vendor import SimulatedVendor
-from conductor.supervise import PARENT
 
 START_S = 150.0
 SIMULATED_KEY = "SIMULATED_VENDOR_KEY"

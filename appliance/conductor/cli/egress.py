@@ -25,7 +25,7 @@ def egress(config: Path, socket_path: Path | None) -> None:
     import uvloop
 
     from conductor.config import load
-    from conductor.openfiles import lift_limit
+    from conductor.process.openfiles import lift_limit
 
     lift_limit()
     site = load(config)
@@ -40,8 +40,8 @@ async def _serve(site: Site, socket: Path) -> None:
     from conductor.egress.server import EgressService, new_epoch, serving
     from conductor.errors import StartError
     from conductor.logs import configure
+    from conductor.process.unixserver import serve_until_stopped
     from conductor.secretrefs import resolve
-    from conductor.unixserver import serve_until_stopped
 
     appliance = site.appliance
     if appliance.mode == "local-only":

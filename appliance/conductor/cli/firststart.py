@@ -12,9 +12,9 @@ from pathlib import Path
 from conductor.config import Site
 from conductor.egress.permit import PRIVATE_NAME, generate
 from conductor.errors import StartError
-from conductor.newfile import write_new
+from conductor.process.newfile import write_new
+from conductor.process.tcpsocket import bound
 from conductor.settings import Api
-from conductor.tcpsocket import bound
 
 
 def prepare(site: Site) -> list[str]:

@@ -17,9 +17,9 @@ from conductor.cli.planner import planner
 from conductor.cli.serve import serve
 from conductor.cli.up import up
 from conductor.cli.worker import worker
-from conductor.coredumps import forbid_core_dumps
 from conductor.errors import ConductorError
-from conductor.supervise import stay_with_parent
+from conductor.process.coredumps import forbid_core_dumps
+from conductor.process.supervise import stay_with_parent
 
 EXIT_FAILED = 1
 

@@ -43,7 +43,7 @@ def serve(config: Path) -> None:
     from conductor.api.server import serve as run
     from conductor.config import load
     from conductor.logs import configure
-    from conductor.openfiles import lift_limit
+    from conductor.process.openfiles import lift_limit
 
     lift_limit()
     site = load(config)

@@ -21,8 +21,8 @@ from conductor.cli.firststart import check_free, lock_run, prepare
 from conductor.cli.options import config_option
 from conductor.config import Site, load
 from conductor.core import RemoteEndpoint, SecretRef, UnixEndpoint, Worker
-from conductor.probe import answers
-from conductor.supervise import Child, Supervisor
+from conductor.process.probe import answers
+from conductor.process.supervise import Child, Supervisor
 from conductor.workers.catalogue import load_catalogue
 from conductor.workers.fetch import locate
 

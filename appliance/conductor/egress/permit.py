@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from conductor.errors import ConfigError, Fault, PermitRefused
-from conductor.newfile import write_new
+from conductor.process.newfile import write_new
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (

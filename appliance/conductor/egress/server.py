@@ -28,7 +28,7 @@ from conductor.egress.outgoing import vendor_body
 from conductor.egress.permit import Permit
 from conductor.egress.providers import Provider
 from conductor.errors import PermitRefused, WorkerError
-from conductor.unixserver import serving_app
+from conductor.process.unixserver import serving_app
 from conductor.workers.headers import FAILURE, PERMIT, REASON, WORKER
 from conductor.workers.sse import DONE, framed
 

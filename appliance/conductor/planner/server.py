@@ -19,7 +19,7 @@ from conductor.core import PlanRequest
 from conductor.errors import ConductorError, PlanError, StartError
 from conductor.planner import wire
 from conductor.planner.engine import PlanEngine, Planned
-from conductor.unixserver import serve_until_stopped, serving_app
+from conductor.process.unixserver import serve_until_stopped, serving_app
 
 ENGINES_GROUP = "conductor.engines"
 """Entry point group under which other packages offer engines, as callables without arguments."""

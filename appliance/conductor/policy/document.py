@@ -13,7 +13,6 @@ from typing import cast, get_args
 
 from conductor.core import Destination, Kind
 from conductor.detect.scan import DETECTORS
-from conductor.faults import Position
 from conductor.labels import UNSCANNED, Label, Lattice
 from conductor.policy.rules import RULE_ID, RULE_ID_IN_WORDS, Rule, RuleReader
 from conductor.policy.vocabulary import (
@@ -23,8 +22,9 @@ from conductor.policy.vocabulary import (
     read_lattice,
     read_level,
 )
-from conductor.yamlsource import Document
-from conductor.yamlvalues import Section, Unique, Value
+from conductor.strictyaml.faults import Position
+from conductor.strictyaml.source import Document
+from conductor.strictyaml.values import Section, Unique, Value
 
 API_VERSION = "conductor/v1"
 KIND = "RoutingPolicy"

@@ -19,7 +19,7 @@ from conductor.labels import Label, Lattice
 from conductor.policy import conditions
 from conductor.policy.conditions import Condition, Truth
 from conductor.policy.vocabulary import read_compartments, read_level
-from conductor.yamlvalues import Section, Unique, Value
+from conductor.strictyaml.values import Section, Unique, Value
 
 Effect = Literal["allow", "deny"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from conductor.faults import hint
 from conductor.labels import UNSCANNED, Clearance, Label, Lattice
-from conductor.yamlvalues import Section, Value
+from conductor.strictyaml.faults import hint
+from conductor.strictyaml.values import Section, Value
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _NAME_IN_WORDS = "lower case letters, digits and '-', at most 32, a letter first"

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
-from conductor.audit import AuditLog
+from conductor.audit.log import AuditLog
 from conductor.core import Body, Call, Caller, Failure, Reply, Usage, Worker
 from conductor.errors import PolicyBlocked, WorkerError
 from conductor.labels import Label

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from conductor.audit import AuditLog
+from conductor.audit.log import AuditLog
 from conductor.chat.request import ChatRequest
 from conductor.errors import ApiError, AuditError, AuditUnavailable, UpstreamTimeout
 from conductor.labels import Lattice

@@ -11,8 +11,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from conductor import __version__
-from conductor.audit import AuditLog
-from conductor.auditfile import read_since
+from conductor.audit.log import AuditLog
+from conductor.audit.segments import read_since
 from conductor.config import Site
 from conductor.core import Body, Caller
 from conductor.detect.scan import REASONS, Scanner
@@ -24,6 +24,7 @@ from conductor.planner.client import PlannerClient
 from conductor.planner.default import DefaultEngine
 from conductor.planner.engine import Detour
 from conductor.policy.decide import rule_ids
+from conductor.process.unixsocket import check_folder
 from conductor.run.attempts import Attempts
 from conductor.run.conduct import Conduct
 from conductor.run.executor import Executor
@@ -31,7 +32,6 @@ from conductor.run.intake import DIRECT, Intake
 from conductor.run.permits import PermitDesk
 from conductor.selection import CONDUCTOR_MODELS
 from conductor.settings import Appliance
-from conductor.unixsocket import check_folder
 from conductor.workers.http import HttpCaller
 from conductor.workers.pool import Pool
 

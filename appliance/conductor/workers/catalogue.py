@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from conductor import yamlsource
 from conductor.errors import StartError
-from conductor.faults import Faults
-from conductor.yamlvalues import Section
+from conductor.strictyaml import source as yamlsource
+from conductor.strictyaml.faults import Faults
+from conductor.strictyaml.values import Section
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")

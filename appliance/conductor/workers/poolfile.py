@@ -29,9 +29,9 @@ from conductor.core import (
 from conductor.labels import Clearance
 from conductor.policy.document import Policy
 from conductor.policy.vocabulary import read_clearance
+from conductor.process.unixsocket import MAX_PATH_BYTES
 from conductor.secretrefs import read_ref
-from conductor.unixsocket import MAX_PATH_BYTES
-from conductor.yamlvalues import REQUIRED, Required, Section, Unique, Value
+from conductor.strictyaml.values import REQUIRED, Required, Section, Unique, Value
 
 WAYS = ("embedded", "unix", "tcp", "remote")
 

@@ -3,7 +3,7 @@
 Two passes over PyYAML. The first, over events, refuses what only events show: anchors, tags,
 directives, a second document, depth. The second, over nodes, refuses duplicate, merge and
 non-string keys. What the keys may be is then asked by whoever reads the file, through the
-`yamlvalues.Section` that `parse` returns:
+`values.Section` that `parse` returns:
 
     faults = Faults()
     root = parse(data, "workers.yaml", faults)
@@ -31,9 +31,9 @@ from typing import Any
 
 import yaml
 
-from conductor.faults import Faults, Position
-from conductor.yamlscalars import STRING_TAG
-from conductor.yamlvalues import Section
+from conductor.strictyaml.faults import Faults, Position
+from conductor.strictyaml.scalars import STRING_TAG
+from conductor.strictyaml.values import Section
 
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 32

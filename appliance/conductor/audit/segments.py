@@ -17,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from conductor.auditrecord import MAX_RECORD_BYTES, ChainEnd, hash_line
+from conductor.audit.record import MAX_RECORD_BYTES, ChainEnd, hash_line
 from conductor.errors import AuditError
 
 _SEGMENT_GLOB = f"audit-{'[0-9]' * 8}.jsonl"

@@ -3,7 +3,7 @@
 A line is canonical JSON: sorted keys, UTF-8, no floats, no line break. Its hash is the SHA-256 of
 exactly those bytes, without the newline; the next record repeats it as `prev`.
 
-Left out: files (`auditfile.py`), threads (`audit.py`), checking a whole log (`auditverify.py`).
+Left out: files (`segments.py`), threads (`log.py`), checking a whole log (`verify.py`).
 """
 
 from __future__ import annotations

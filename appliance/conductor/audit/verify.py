@@ -14,8 +14,8 @@ from typing import Any, BinaryIO, Literal
 
 import orjson
 
-from conductor.auditfile import read_tail, segments
-from conductor.auditrecord import GENESIS, MAX_RECORD_BYTES, canonical, hash_line
+from conductor.audit.record import GENESIS, MAX_RECORD_BYTES, canonical, hash_line
+from conductor.audit.segments import read_tail, segments
 from conductor.errors import AuditError
 
 Kind = Literal["json", "sequence", "hash", "time"]

@@ -10,8 +10,8 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
-from conductor.stopsignal import stop_signal
-from conductor.unixsocket import BACKLOG, listening
+from conductor.process.stopsignal import stop_signal
+from conductor.process.unixsocket import BACKLOG, listening
 
 log = structlog.get_logger()
 

@@ -6,8 +6,8 @@ without an added delay) and wakes the loop once per batch. When the disk fails, 
 fails, and each later one tries to open the log again: nothing is answered unrecorded. So does the
 writer by itself every `RETRY_S`, since whoever balances load may send no request until it is well.
 
-Left out: the record's form (`auditrecord.py`), files and crash recovery (`auditfile.py`),
-checking (`auditverify.py`), checkpoints and signatures.
+Left out: the record's form (`record.py`), files and crash recovery (`segments.py`),
+checking (`verify.py`), checkpoints and signatures.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from conductor.auditfile import (
+from conductor.audit.record import ChainEnd, Fields, Moment, checked, hash_line, seal
+from conductor.audit.segments import (
     MAX_BATCH,
     Segment,
     chain_end,
@@ -34,7 +35,6 @@ from conductor.auditfile import (
     segment_path,
     segments,
 )
-from conductor.auditrecord import ChainEnd, Fields, Moment, checked, hash_line, seal
 from conductor.errors import AuditError
 
 SEGMENT_BYTES = 256 << 20

@@ -17,8 +17,8 @@ from typing import Any, Final, Literal, TypeVar
 
 import yaml
 
-from conductor import yamlscalars
-from conductor.faults import Faults, Position, hint
+from conductor.strictyaml import scalars
+from conductor.strictyaml.faults import Faults, Position, hint
 
 _D = TypeVar("_D")
 _T = TypeVar("_T")
@@ -57,7 +57,7 @@ class Value:
         text = self._scalar("text")
         if text is None:
             return ""
-        if problem := yamlscalars.text_problem(self._node):
+        if problem := scalars.text_problem(self._node):
             return self._bad("", *problem)
         if pattern is not None and not pattern.fullmatch(text):
             return self._bad("", "bad-value", f"must be {want}")
@@ -72,16 +72,16 @@ class Value:
 
     def integer(self, low: int = 0, high: int = 2**31 - 1) -> int:
         """A whole number in decimal digits, `low` to `high`."""
-        return self._digits(yamlscalars.INTEGER, int, low, high, "a whole number")
+        return self._digits(scalars.INTEGER, int, low, high, "a whole number")
 
     def number(self, low: float = 0.0, high: float = 1e9) -> float:
         """A decimal number without exponent, `low` to `high`."""
-        return self._digits(yamlscalars.NUMBER, float, low, high, "a number")
+        return self._digits(scalars.NUMBER, float, low, high, "a number")
 
     def flag(self) -> bool:
         """`true` or `false`, nothing else that YAML also takes for them."""
         text = self._scalar("true or false")
-        if text is not None and (yamlscalars.quoted(self._node) or text not in ("true", "false")):
+        if text is not None and (scalars.quoted(self._node) or text not in ("true", "false")):
             return self._bad(False, "wrong-kind", "must be true or false")
         return text == "true"
 
@@ -89,7 +89,7 @@ class Value:
         """A plain `true` or `false` as a flag, anything else as text."""
         if (
             self.kind == "scalar"
-            and not yamlscalars.quoted(self._node)
+            and not scalars.quoted(self._node)
             and self._node.value in ("true", "false")
         ):
             return self.flag()
@@ -123,7 +123,7 @@ class Value:
         if self.kind != "scalar":
             return self._bad(None, "wrong-kind", f"must be {want}, not a {self.kind}")
         text: str = self._node.value
-        if not text and not yamlscalars.quoted(self._node):
+        if not text and not scalars.quoted(self._node):
             return self._bad(None, "wrong-kind", f"must be {want}, but nothing stands here")
         return text
 
@@ -133,7 +133,7 @@ class Value:
         text = self._scalar(want)
         if text is None:
             return cast("0")
-        if yamlscalars.quoted(self._node) or not form.fullmatch(text):
+        if scalars.quoted(self._node) or not form.fullmatch(text):
             return self._bad(cast("0"), "wrong-kind", f"must be {want} in plain decimal digits")
         number: Any = cast(text)
         if not low <= number <= high:
@@ -164,11 +164,11 @@ class Section:
 
     @classmethod
     def of(cls, node: Any, file: str, faults: Faults, name: str = "the file") -> Section:
-        """From a mapping node. Keys that `yamlsource` has refused are left out."""
+        """From a mapping node. Keys that `source` has refused are left out."""
         values: dict[str, Value] = {}
         keys: dict[str, Position] = {}
         for key, value in node.value:
-            if key.tag == yamlscalars.STRING_TAG and key.value not in values:
+            if key.tag == scalars.STRING_TAG and key.value not in values:
                 values[key.value] = Value(value, key.value, file, faults)
                 keys[key.value] = Position.of(file, key.start_mark)
         return cls(values, name, Position.of(file, node.start_mark), faults, keys=keys)
