@@ -191,7 +191,8 @@ async def test_the_planner_is_shown_the_permitted_workers_that_can_be_reached(
     box = kit(tmp_path)
     box.pool.report(box.worker("b"), WorkerError(Failure.REFUSED))
     drafted = await draft(box, model="conductor-thrifty")
-    assert [worker.id for worker in drafted.candidates] == ["a", "x", "y"]
+    assert [worker.id for worker in drafted.candidates] == ["a", "x", "y", "b"]
+    assert drafted.planned.alternates[-1] == 3  # it may be back when all else has failed
     (asked,) = box.planner.asked
     assert [one.local for one in asked.candidates] == [True, False, False]
     assert (asked.preference, asked.max_steps, asked.one_step) == ("thrifty", 5, False)
@@ -239,7 +240,8 @@ async def test_a_remote_worker_that_is_up_does_not_stand_in_for_local_ones_that_
         box.pool.report(box.worker(name), WorkerError(Failure.REFUSED))
     with pytest.raises(NoLocalBackend):
         await draft(box, text=IBAN)
-    assert [worker.id for worker in (await draft(box)).candidates] == ["x", "y"]
+    assert [worker.id for worker in (await draft(box)).candidates] == ["x", "y", "a", "b"]
+    assert not any(one.local for one in box.planner.asked[-1].candidates)
 
 
 async def test_no_plan_at_all_is_an_error_of_ours_and_not_of_the_client(tmp_path: Path) -> None:

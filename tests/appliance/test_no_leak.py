@@ -154,7 +154,7 @@ async def test_when_everything_at_home_is_down_retry_after_tells_the_truth() -> 
                 assert refused.json()["error"]["code"] == "no_local_backend"
                 return int(refused.headers["retry-after"])
 
-            body = {"model": "conductor-quality", **user(IBAN)}
+            body = {"model": "conductor", **user(IBAN)}  # one step, which asks both in turn
             for _ in range(3):
                 wait_s = await refused_for()
             await asyncio.sleep(wait_s)

@@ -7,7 +7,7 @@ cannot differ from what would happen.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from conductor.chat.request import ChatRequest
 from conductor.core import Candidate, PlanRequest, Scan, Verdict, Worker
@@ -56,7 +56,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class Drafted:
-    """A judged request with its plan; ordinals index `candidates`."""
+    """A judged request with its plan; ordinals index `candidates`: those that were planned over,
+    then those that could not be reached, which may stand in last if they are back by then."""
 
     candidates: tuple[Worker, ...]
     planned: Planned
@@ -122,26 +123,30 @@ class Intake:
         """
         if not judged.permitted:
             raise self._blocked(judged)
-        candidates = tuple(w for w in judged.permitted if self._pool.routable(w))
-        if not candidates:
-            raise self._unreachable(judged.permitted)
+        candidates = judged.permitted
         if free_only:
             candidates = tuple(w for w in candidates if w.price.free) or candidates
+        reached = tuple(w for w in candidates if self._pool.routable(w))
+        if not reached:
+            raise self._unreachable(candidates)
         if judged.selection.worker is not None:
-            return Drafted(candidates, Planned(DIRECT_PLAN, DIRECT))
+            return Drafted(reached, Planned(DIRECT_PLAN, DIRECT))
         asked = PlanRequest(
             request_id=request_id,
             question=request.question,
-            candidates=tuple(_candidate(worker) for worker in candidates),
+            candidates=tuple(_candidate(worker) for worker in reached),
             preference=judged.selection.preference,
             max_steps=self._max_steps,
             one_step=request.one_step,
             prompt_tokens=estimate_tokens(request.prompt_bytes),
         )
         try:
-            return Drafted(candidates, await self._planner.plan(asked))
+            planned = await self._planner.plan(asked)
         except PlanError:
             raise UpstreamFailed("No plan could be made for this request.") from None
+        resting = tuple(w for w in candidates if w not in reached)
+        last = range(len(reached), len(reached) + len(resting))
+        return Drafted(reached + resting, replace(planned, alternates=(*planned.alternates, *last)))
 
     def _blocked(self, judged: Judged) -> PolicyBlocked:
         verdict = judged.denial
