@@ -73,8 +73,10 @@ def judge(console: Console, told: list[Told], vendor: SimulatedVendor) -> int:
     console.print(table)
     leaked = [secret for secret in SECRETS if secret.encode() in vendor.received]
     odd = [one.asked.title for one in told if one.status != one.asked.expect]
+    if not vendor.requests:
+        odd.append("the vendor was never called, so that nothing is shown by its silence")
     console.print(
-        f"{len(told)} requests; the vendor received {len(vendor.requests)} of them, "
+        f"{len(told)} requests; calls that the vendor got: {len(vendor.requests)}, "
         f"{len(vendor.received)} bytes; sensitive strings among those bytes: {len(leaked)}"
     )
     for title in odd:
