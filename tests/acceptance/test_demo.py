@@ -13,9 +13,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
+from rich.console import Console
 
+from conductor.cli.demoreport import judge
+from conductor.cli.demorequests import IBAN, REQUESTS, Asked, Told
+from conductor.simulated.vendor import SimulatedVendor
 from support.appliance import short_directory
 
 ROOT = Path(__file__).parents[2]
@@ -67,9 +72,7 @@ async def judged(told: list[Told], sent: str) -> int:
         return judge(Console(quiet=True), told, vendor)
 
 
-async def test_the_demo_fails_when_something_leaked_or_went_otherwise_or_nothing_was_shown() -> (
-    None
-):
+async def test_the_demo_fails_on_a_leak_on_an_odd_answer_and_when_it_shows_nothing() -> None:
     told = [answered(asked) for asked in REQUESTS]
     assert await judged(told, "Name a prime number.") == 0
     assert await judged(told, f"Pay to {IBAN}.") == 1
