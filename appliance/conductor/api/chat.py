@@ -86,10 +86,10 @@ class ChatHandler:
             async with self._answer(ask) as answer:
                 if answer.body is None:
                     raise InternalError("The appliance failed to put an answer together.")
-                body = {**answer.body, "model": answer.worker}
-                if _traced(request):
-                    body["conductor"] = self._trace(state)
-                return json_response(request, body, headers=self._headers(state))
+                trace = {"conductor": self._trace(state)} if _traced(request) else {}
+                return json_response(
+                    request, {**answer.body, **trace}, headers=self._headers(state)
+                )
         except ApiError as error:
             error.headers.update(self._headers(state))
             raise
