@@ -68,15 +68,13 @@ def run_embedded(model: EmbeddedModel, socket: Path) -> NoReturn:
         provisional = Path(f".{socket.name}.new.sock")  # llama.cpp knows a socket by its ".sock"
         provisional.unlink(missing_ok=True)
         log.info("loading", worker_model=model.alias)
-        server = _serve(model, provisional)
+        _server = _serve(model, provisional)
         provisional.rename(socket.name)
         log.info("listening", worker_model=model.alias, socket=socket.name)
         number = _wait_for_signal()
         log.info("stopping", signal=number.name)
         Path(socket.name).unlink(missing_ok=True)
-    # Generations that run are cut; waiting for them, as the server's destructor does, may take
-    # minutes.
-    del server
+    # At once, with the server still referenced: its destructor would wait for generations that run.
     os._exit(0)
 
 
