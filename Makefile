@@ -5,17 +5,19 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 LOCKED := -qq --no-deps --require-hashes
+# The smallest models that everything works with: a worker, and the planner's sentence encoder.
+MODELS := smollm2-135m minilm-l6
 
-.PHONY: help demo serve test check bench lock clean
+.PHONY: help demo serve test check bench train-set lock clean
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 demo: $(VENV)/.demo ## the main job, for real: start everything, send requests, show what happened
 	@$(BIN)/conductor demo
 
 serve: $(VENV)/.demo ## start the appliance with the shipped configuration; Ctrl-C stops it
-	@$(BIN)/conductor models pull smollm2-135m
+	@$(BIN)/conductor models pull $(MODELS)
 	@$(BIN)/conductor up
 
 check: $(VENV)/.dev ## lint, types and import contracts, without tests
@@ -27,11 +29,14 @@ check: $(VENV)/.dev ## lint, types and import contracts, without tests
 	$(BIN)/conductor check --config configs/demo
 
 test: check ## everything that must hold: check, then all tests
-	$(BIN)/conductor models pull smollm2-135m
+	$(BIN)/conductor models pull $(MODELS)
 	$(BIN)/pytest
 
 bench: $(VENV)/.dev ## speed and memory, printed beside a direct call
 	PYTHONPATH=tests $(BIN)/python -m bench.run
+
+train-set: $(VENV)/.train ## install what `conductor-build train` needs, without the development tools
+	$(BIN)/conductor models pull minilm-l6
 
 lock: $(VENV)/.dev ## write the hash-pinned locks anew from pyproject.toml
 	requirements/lock.sh
@@ -45,13 +50,26 @@ $(VENV)/bin/python:
 	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.demo: requirements/demo.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
-	@echo "installing the locked runtime (about 60 packages)"
+	@echo "installing the locked runtime (about 80 packages)"
 	@$(PIP) install $(LOCKED) -r requirements/build.txt -r requirements/demo.txt
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
+$(VENV)/.dev: requirements/dev.txt requirements/torch-cpu.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing the locked development set"
 	@$(PIP) install $(LOCKED) -r requirements/build.txt -r requirements/dev.txt
+	@$(TORCH)
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
-	@touch $@ $(VENV)/.demo
+	@touch $@ $(VENV)/.demo $(VENV)/.train
+
+$(VENV)/.train: requirements/train.txt requirements/torch-cpu.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
+	@echo "installing the locked training set"
+	@$(PIP) install $(LOCKED) -r requirements/build.txt -r requirements/train.txt
+	@$(TORCH)
+	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
+	@touch $@
+
+# The small build if an index that pip knows has it, else the one that everybody has.
+TORCH = $(PIP) install $(LOCKED) -r requirements/torch-cpu.txt 2>/dev/null || { \
+	echo "no CPU build of torch in reach: installing the one with CUDA, some gigabytes"; \
+	$(PIP) install $(LOCKED) -r requirements/torch-cuda.txt; }

@@ -20,9 +20,11 @@ from conductor.policy.vocabulary import read_label
 from conductor.process.unixsocket import MAX_PATH_BYTES
 from conductor.secretrefs import read_ref
 from conductor.settings import (
+    MAX_COST_WEIGHT,
     Api,
     Appliance,
     AuditConfig,
+    CostWeights,
     EgressConfig,
     Key,
     LogConfig,
@@ -89,6 +91,7 @@ def read_appliance(
     planner = PlannerConfig(
         engine=section.text("engine", PlannerConfig.engine, pattern=_ENGINE, want="a name"),
         timeout_s=_seconds(section, "timeout_s", PlannerConfig.timeout_s, 60.0),
+        cost_weight=_cost_weights(section.mapping("cost_weight", optional=True)),
     )
     section.done()
     section = root.mapping("egress", optional=True)
@@ -187,6 +190,7 @@ def _key(section: Section, base: Base, lattice: Lattice | None, models: Collecti
         default_label=_label(section, lattice),
         budget_usd_per_day=section.number("budget_usd_per_day", None),
         max_in_flight=section.integer("max_in_flight", Key.max_in_flight, low=1, high=100_000),
+        set_cost_weight=section.flag("set_cost_weight", Key.set_cost_weight),
     )
     section.done()
     return key
@@ -208,9 +212,20 @@ def _limits(section: Section) -> RequestLimits:
         max_tokens=section.integer("max_tokens", RequestLimits.max_tokens, low=1),
         max_cost_usd=section.number("max_cost_usd", RequestLimits.max_cost_usd),
         total_s=_seconds(section, "total_s", RequestLimits.total_s),
+        max_rounds=section.integer("max_rounds", RequestLimits.max_rounds, low=1, high=5),
     )
     section.done()
     return limits
+
+
+def _cost_weights(section: Section) -> CostWeights:
+    weights = CostWeights(
+        thrifty=section.number("thrifty", CostWeights.thrifty, high=MAX_COST_WEIGHT),
+        balanced=section.number("balanced", CostWeights.balanced, high=MAX_COST_WEIGHT),
+        quality=section.number("quality", CostWeights.quality, high=MAX_COST_WEIGHT),
+    )
+    section.done()
+    return weights
 
 
 def _scan(section: Section) -> ScanConfig:

@@ -271,6 +271,19 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Heard:
+    """The answer of a step of an earlier round, as a planner is shown it."""
+
+    step: int
+    """Its number, counted over all rounds of the request."""
+    worker: int | None
+    """Ordinal of who answered; None for a built-in, or one that is no candidate any more."""
+    answer: str
+    """Empty when the step failed at every worker."""
+    output_tokens: int
+
+
+@dataclass(frozen=True)
 class PlanRequest:
     """What a plan engine is asked. Only permitted, routable workers are among the candidates."""
 
@@ -283,3 +296,12 @@ class PlanRequest:
     max_steps: int = 5
     one_step: bool = False
     """Tools, schemas, logprobs or n > 1: the answer must come from a single worker."""
+    cost_weight: float = 0.03
+    """Quality that one USD per 1,000 requests is worth, quality from 0 to 1: the lambda of
+    utility = quality - lambda x cost. 0 asks for quality alone."""
+    heard: tuple[Heard, ...] = ()
+    """What the steps of earlier rounds answered, in their order. Empty in a first round."""
+    rounds_left: int = 0
+    """Rounds that may follow this one. 0: this plan is the last, nobody looks at its answers."""
+    calls_left: int = 8
+    """Calls to workers that the request may still make, this round included."""

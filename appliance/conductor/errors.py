@@ -6,13 +6,14 @@
       SecretUnavailable     a secret is not where the configuration says
       PlanError             text that is no plan, or a plan that does not fit the pool
       PermitRefused         egress will not send
+      BundleError           a trained conductor on disk cannot be trusted, or not be written
       WorkerError           an attempt failed; `failure` says how
       AuditError            the decision cannot be recorded
       ApiError              what a client sees: status, type, code, message
-        BadRequest  InvalidKey  PolicyBlocked  ModelNotAllowed  LabelNotAllowed  ModelNotFound
-        NotFound  MethodNotAllowed  TooLarge  RateLimited  BudgetExhausted  InternalError
-        UpstreamFailed  NoLocalBackend  Overloaded  ModelLoading  UpstreamTimeout
-        AuditUnavailable  ClientGone
+        BadRequest  InvalidKey  PolicyBlocked  ModelNotAllowed  LabelNotAllowed
+        CostWeightNotAllowed  ModelNotFound  NotFound  MethodNotAllowed  TooLarge  RateLimited
+        BudgetExhausted  InternalError  UpstreamFailed  NoLocalBackend  Overloaded  ModelLoading
+        UpstreamTimeout  AuditUnavailable  ClientGone
 
 Messages say what to do next and never hold a prompt, a secret, an address of a back-end, or the
 text of a foreign exception. Status, type and code follow the OpenAI API.
@@ -65,7 +66,7 @@ class SecretUnavailable(ConductorError):
 
 
 class PlanError(ConductorError):
-    """Not a plan: `line` counts from 0; None when the whole text is at fault."""
+    """Not a plan: `line` is the step's number; None when the whole text is at fault."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         self.line = line
@@ -78,6 +79,14 @@ class PermitRefused(ConductorError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"permit refused: {reason}")
+
+
+class BundleError(ConductorError):
+    """A bundle is refused, or cannot be written. `reason` is one of `planner.manifest.Refusal`."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(message)
 
 
 class AuditError(ConductorError):
@@ -181,6 +190,12 @@ class LabelNotAllowed(_Final):
     """A label was declared that cannot be honoured, and ignoring one could leak."""
 
     status, type, code = 403, "permission_error", "label_not_allowed"
+
+
+class CostWeightNotAllowed(_Final):
+    """A key says what quality is worth, and has no say in that."""
+
+    status, type, code = 403, "permission_error", "cost_weight_not_allowed"
 
 
 class ModelNotFound(ApiError):

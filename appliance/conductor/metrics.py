@@ -25,6 +25,7 @@ STATUSES = tuple(
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _SHORT_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 10)
+_ROUNDS = (1, 2, 3, 4, 5)
 _TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 
 M = TypeVar("M", Counter, Gauge, Histogram)
@@ -193,9 +194,22 @@ class Metrics:
 
     # -- decisions --------------------------------------------------------------------------
 
-    def planned(self, engine: str, where: str, why: str = "") -> None:
-        """Count a plan: which engine, in which process, and why there (empty: the usual way)."""
+    def planned(self, engine: str, where: str, why: str = "", *, look: bool = False) -> None:
+        """Count a plan: which engine, in which process, why there (empty: the usual way), and
+        whether its answers are looked at before one is accepted."""
         self._plans(engine, where, why).inc()
+        if look:
+            self._looks(engine).inc()
+
+    def rounds(self, count: int, accepted_by: str = "", *, stood_in: bool = False) -> None:
+        """Count a planned request that ended after `count` rounds. `accepted_by` is the engine
+        that then kept or elected an answer without asking for a further one, if it did;
+        `stood_in` tells that an earlier answer was given in place of an error."""
+        self._rounds.observe(count)
+        if accepted_by:
+            self._accepts(accepted_by).inc()
+        if stood_in:
+            self._stood_in.inc()
 
     def labelled(self, level: str) -> None:
         """Count a request by the level of its label."""
@@ -229,6 +243,25 @@ class Metrics:
             engines,
             ("planner", "serve"),
             ("", *reasons),
+        )
+        self._looks = _Family(
+            self._counter("conductor_looks", "Rounds whose answers are looked at.", "engine"),
+            engines,
+        )
+        self._accepts = _Family(
+            self._counter(
+                "conductor_early_accepts", "Later rounds that asked nobody any more.", "engine"
+            ),
+            engines,
+        )
+        self._rounds = Histogram(
+            "conductor_rounds",
+            "Rounds of a request.",
+            registry=self._registry,
+            buckets=_ROUNDS,
+        )
+        self._stood_in = self._counter(
+            "conductor_stood_in", "Answers of an earlier round given in place of an error."
         )
         self._labels = _Family(
             self._counter("conductor_labels", "Requests by sensitivity level.", "level"), levels

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from conductor.core import SecretRef
+from conductor.core import Preference, SecretRef
 from conductor.labels import Label
 
 Mode = Literal["connected", "local-only"]
 LogFormat = Literal["json", "console"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+
+MAX_COST_WEIGHT = 1000.0
+"""At so much a tenth of a cent outweighs every difference in quality: more says nothing more."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,8 @@ class Key:
     """An application's key: exactly one of `secret` and `sha256` (of the key, hex) is given.
 
     `models` None means all. Only a key that may `declare_labels` is believed about labels, and
-    even then they only raise. `default_label` takes the place of the policy's for this key.
+    even then they only raise. `default_label` takes the place of the policy's for this key. Only
+    one that may `set_cost_weight` says per request what quality is worth.
     """
 
     id: str
@@ -83,25 +87,49 @@ class Key:
     default_label: Label | None = None
     budget_usd_per_day: float | None = None
     max_in_flight: int = 256
+    set_cost_weight: bool = False
 
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """Hard limits of one request, over all its steps, retries and fallbacks."""
+    """Hard limits of one request, over all its rounds, steps, retries and fallbacks; `max_steps`
+    alone is for one plan."""
 
     max_steps: int = 5
     max_calls: int = 8
     max_tokens: int = 1_000_000
     max_cost_usd: float = 1.0
     total_s: float = 600.0
+    max_rounds: int = 3
+
+
+@dataclass(frozen=True)
+class CostWeights:
+    """What engines are told of cost, by the preference that a model name stands for: the quality,
+    from 0 to 1, that one USD per 1,000 requests must bring. 0 asks for quality alone."""
+
+    thrifty: float = 0.3
+    balanced: float = 0.03
+    quality: float = 0.01
+
+    def of(self, preference: Preference) -> float:
+        """The weight that stands for a preference."""
+        weights: dict[Preference, float] = {
+            "thrifty": self.thrifty,
+            "balanced": self.balanced,
+            "quality": self.quality,
+        }
+        return weights[preference]
 
 
 @dataclass(frozen=True)
 class PlannerConfig:
-    """Which plan engine runs, and how long it may think before the default plan is taken."""
+    """Which plan engine runs, how long it may think about one plan before the default plan is
+    taken, and what it is told of cost."""
 
     engine: str = "default"
     timeout_s: float = 2.0
+    cost_weight: CostWeights = CostWeights()
 
 
 @dataclass(frozen=True)

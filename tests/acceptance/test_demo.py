@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
 from rich.console import Console
@@ -22,6 +21,10 @@ from conductor.cli.demoreport import judge
 from conductor.cli.demorequests import IBAN, REQUESTS, Asked, Told
 from conductor.simulated.vendor import SimulatedVendor
 from support.appliance import short_directory
+from support.clients import http_client
+
+pytestmark = pytest.mark.timeout(300)
+"""It starts whole processes, which a busy machine may give little time."""
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "configs" / "demo"
@@ -64,7 +67,7 @@ def answered(asked: Asked, status: int | None = None) -> Told:
 
 async def judged(told: list[Told], sent: str) -> int:
     """What the demo ends with when the vendor was sent one request with the text `sent`."""
-    async with SimulatedVendor() as vendor, httpx.AsyncClient() as http:
+    async with SimulatedVendor() as vendor, http_client() as http:
         port = await vendor.start_tcp()
         if sent:
             body = {"model": "ok", "messages": [{"role": "user", "content": sent}]}
@@ -84,11 +87,11 @@ async def test_the_demo_fails_on_a_leak_on_an_odd_answer_and_when_it_shows_nothi
 def test_the_demo_ends_well_and_nothing_sensitive_reached_the_vendor() -> None:
     with short_directory() as directory:
         command = [sys.executable, "-m", "conductor", "demo", "--config", str(own_site(directory))]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=directory)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=250, cwd=directory)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "sensitive strings among those bytes: 0" in done.stdout
         assert "all as it should be" in done.stdout
         audit = directory / "var" / "demo" / "audit"
         verify = [sys.executable, "-m", "conductor", "audit", "verify", str(audit), "--json"]
-        told = subprocess.run(verify, capture_output=True, text=True, timeout=30, check=True)
+        told = subprocess.run(verify, capture_output=True, text=True, timeout=60, check=True)
         assert json.loads(told.stdout)["ok"] is True

@@ -13,8 +13,21 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from support.appliance import CLEAN, IBAN, Box, appliance, until
+from support.clients import http_client
 from support.configs import KEY, TRUSTED_KEY, Tree, local_worker, remote_worker
-from support.wire import CHAT, audit, chat, counted, exchange, head, is_envelope, metrics, post
+from support.rawpeer import Peer, plain, serving
+from support.wire import (
+    CHAT,
+    audit,
+    chat,
+    counted,
+    ended,
+    exchange,
+    head,
+    is_envelope,
+    metrics,
+    post,
+)
 
 FREE = [local_worker("local-a", port=0, model="echo")]
 DEAR = {"input_usd_per_mtok": 1000.0, "output_usd_per_mtok": 4000.0}
@@ -25,7 +38,7 @@ def key(name: str, secret: str, **more: object) -> Tree:
     return {"id": name, "sha256": hashlib.sha256(secret.encode()).hexdigest(), **more}
 
 
-def slow(milliseconds: int = 10_000, **more: object) -> list[Tree]:
+def slow(milliseconds: int = 60_000, **more: object) -> list[Tree]:
     return [local_worker("local-a", port=0, model=f"slow-first-byte-{milliseconds}", **more)]
 
 
@@ -86,7 +99,7 @@ async def test_a_trailing_slash_is_the_same_address() -> None:
 
 
 async def test_options_needs_no_key_and_names_the_verbs() -> None:
-    async with appliance(workers=FREE) as box, httpx.AsyncClient(base_url=box.url) as http:
+    async with appliance(workers=FREE) as box, http_client(base_url=box.url) as http:
         for path, allowed in {
             CHAT: "OPTIONS, POST",
             "/v1/models": "GET, HEAD, OPTIONS",
@@ -180,7 +193,7 @@ async def test_nothing_of_the_callers_headers_reaches_a_worker() -> None:
      f"Bearer {KEY} {KEY}", "Bearer " + "x" * 4000, "Bearer caf\xe9"],
 )  # fmt: skip
 async def test_without_a_good_key_the_answer_is_401_and_says_how(header: str | None) -> None:
-    async with appliance(workers=FREE) as box, httpx.AsyncClient(base_url=box.url) as http:
+    async with appliance(workers=FREE) as box, http_client(base_url=box.url) as http:
         headers = {} if header is None else {b"Authorization": header.encode("latin-1")}
         for method, path in (("GET", "/v1/models"), ("POST", CHAT), ("POST", "/v1/plan")):
             response = await http.request(method, path, headers=headers, content=b"{}")
@@ -308,7 +321,7 @@ async def test_health_needs_no_key_and_never_waits_at_the_door() -> None:
     async with appliance(workers=slow(), appliance={"keys": keys}) as box:
         waiting = asyncio.create_task(box.ask())
         await until(lambda: box.local.requests)
-        async with httpx.AsyncClient(base_url=box.url) as http:
+        async with http_client(base_url=box.url) as http:
             for path in ("/healthz", "/readyz", "/healthz/", "/readyz/"):
                 assert (await http.get(path)).status_code == 200
         waiting.cancel()
@@ -326,7 +339,7 @@ async def test_readiness_fails_with_its_reasons_when_no_worker_can_be_reached() 
 
 
 async def test_status_and_metrics_are_on_the_admin_listener_alone() -> None:
-    async with appliance(workers=FREE) as box, httpx.AsyncClient(base_url=box.admin_url) as admin:
+    async with appliance(workers=FREE) as box, http_client(base_url=box.admin_url) as admin:
         status = (await admin.get("/status")).json()
         assert status["ready"] is True
         assert [worker["id"] for worker in status["workers"]] == ["local-a"]
@@ -360,7 +373,7 @@ async def test_what_clients_make_up_does_not_become_a_label() -> None:
 async def test_every_metric_has_a_help_text_and_parses() -> None:
     async with appliance(workers=FREE) as box:
         await box.ask()
-        async with httpx.AsyncClient() as client:
+        async with http_client() as client:
             response = await client.get(f"{box.admin_url}/metrics")
         assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
         families = list(text_string_to_metric_families(response.text))
@@ -427,10 +440,21 @@ async def test_an_unknown_expectation_is_refused_in_an_envelope_and_the_known_on
 
 
 async def test_a_draining_appliance_finishes_what_runs_and_sends_others_away() -> None:
-    async with appliance(workers=slow(400)) as box:
+    answer = asyncio.Event()
+
+    async def held(peer: Peer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await peer.read_request(reader)
+        await answer.wait()
+        writer.write(plain())
+        await peer.wait_hang_up(reader)
+
+    async with (
+        serving(held, unix=True) as peer,
+        appliance(workers=[local_worker("local-a", unix=peer.endpoint.path)]) as box,
+    ):
         running = asyncio.create_task(box.ask())
-        await until(lambda: box.local.requests)
-        draining = asyncio.create_task(box.server.drain(5))
+        await peer.asked.wait()
+        draining = asyncio.create_task(box.server.drain(60))
         await asyncio.sleep(0)
         http = box.http()
         ready = await http.get("/readyz")
@@ -441,13 +465,15 @@ async def test_a_draining_appliance_finishes_what_runs_and_sends_others_away() -
             assert is_envelope(refused, 503, "overloaded")
             assert refused.headers["connection"] == "close"
             assert int(refused.headers["retry-after"]) >= 1
+        assert not draining.done()
+        answer.set()
         assert (await running).choices[0].finish_reason == "stop"
         await draining
-        assert len(box.local.requests) == 1
+        assert len(peer.bodies) == 1
 
 
 async def test_a_stream_that_outlives_the_drain_ends_with_an_error_and_no_done() -> None:
-    workers = [local_worker("local-a", port=0, model="slow-chunks-200")]
+    workers = [local_worker("local-a", port=0, model="stall-mid-stream")]
     async with appliance(workers=workers) as box:
         got = bytearray()
 
@@ -464,8 +490,7 @@ async def test_a_stream_that_outlives_the_drain_ends_with_an_error_and_no_done()
         await reading
         assert b'data: {"error":{"message":"The appliance is stopping."' in got
         assert b"[DONE]" not in got
-        await until(lambda: audit(box, "outcome"))
-        assert audit(box, "outcome")[0]["outcome"] == "aborted"
+        assert (await ended(box))[0]["outcome"] == "aborted"
         await until(lambda: box.local.requests[0].aborted)
 
 

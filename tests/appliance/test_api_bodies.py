@@ -21,6 +21,7 @@ from conductor.chat.fields import _CHECKS
 from conductor.errors import BadRequest
 from support.appliance import Box, appliance, until
 from support.configs import KEY, local_worker
+from support.soon import SOON_S
 from support.wire import CHAT, chat, exchange, head, is_envelope
 
 FREE = [local_worker("local-a", port=0, model="echo")]
@@ -104,7 +105,7 @@ async def test_a_key_is_asked_for_before_a_body_is_read() -> None:
 
 
 async def test_large_bodies_that_do_not_fit_together_are_sent_away_for_a_moment() -> None:
-    slow = [local_worker("local-a", port=0, model="slow-first-byte-9000")]
+    slow = [local_worker("local-a", port=0, model="stall")]
     async with appliance(workers=slow, appliance=SMALL) as box:
         http = box.http()
         waiting = [asyncio.create_task(http.post(CHAT, content=body_of(60_000))) for _ in "ab"]
@@ -169,10 +170,10 @@ class Running:
         self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
-        assert self._ready.wait(30)
+        assert self._ready.wait(SOON_S)
         assert self.box is not None
         headers = {"Authorization": f"Bearer {KEY}"}
-        self.http = httpx.Client(base_url=self.box.url, headers=headers, timeout=30)
+        self.http = httpx.Client(base_url=self.box.url, headers=headers, timeout=SOON_S)
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -191,7 +192,7 @@ class Running:
         self.http.close()
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(30)
+        self._thread.join(SOON_S)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 from support.appliance import IBAN, Box, appliance, until
 from support.configs import KEY, TRUSTED_KEY
-from support.wire import CHAT, audit, chat, exchange, head, is_envelope, post
+from support.wire import CHAT, audit, chat, connections, exchange, head, is_envelope, post
 
 BODY = json.dumps(chat("conductor-local")).encode()
 
@@ -55,7 +55,7 @@ async def test_bodies_that_are_announced_and_never_sent_shut_nobody_out() -> Non
     async with appliance() as box:
         size = box.site.appliance.api.max_body_bytes
         held = [await opened(box, head(CHAT, f"Content-Length: {size}") + b"{") for _ in range(20)]
-        await asyncio.sleep(0.2)
+        await until(lambda: box.server.door.inside == 20)
         answer = await box.http().post(CHAT, json=chat(), headers=key(TRUSTED_KEY))
         assert answer.status_code == 200
         for writer in held:
@@ -68,7 +68,10 @@ async def test_bodies_that_do_come_are_bounded_together(framing: str) -> None:
     most = head(CHAT, framing) + (b"ffffe\r\n" if "chunked" in framing else b"") + b"x" * 0xFFFFE
     async with appliance(appliance=limits) as box:
         held = [await opened(box, most) for _ in range(2)]
-        await asyncio.sleep(0.3)
+        # A short body still finds room until both long ones have come.
+        http = box.http()
+        while (await http.post("/v1/plan", json=chat())).status_code != 503:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
         late = await exchange(
             box, head(CHAT, "Transfer-Encoding: chunked") + b"ff\r\n" + b"x" * 255
         )
@@ -85,12 +88,12 @@ async def test_clients_take_half_of_all_files_and_no_more(monkeypatch: pytest.Mo
     async with appliance() as box:
         monkeypatch.undo()
         crowd = [await opened(box, b"") for _ in range(30)]
-        await asyncio.sleep(0.1)
+        await until(lambda: len(connections()) == 30)
         assert await exchange(box, head("/healthz", method="GET")) == b""
         assert b" 200 OK" in await admin(box, "/healthz")
         for writer in crowd:
             writer.close()
-        await asyncio.sleep(0.1)
+        await until(lambda: not connections())
         assert b" 200 OK" in await exchange(box, head("/healthz", method="GET"))
 
 

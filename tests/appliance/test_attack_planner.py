@@ -17,8 +17,8 @@ ENCODED = base64.b64encode(f"pay {IBAN} now".encode()).decode()
 
 
 def saying(plan: str, **more: object) -> bytes:
-    fields = {"plan": plan, "engine": "rogue", "alternates": []} | more
-    return http(json.dumps(fields).encode())
+    fields = {"plan": plan, "engine": "rogue", "alternates": [], "look": False, "insight": None}
+    return http(json.dumps(fields | more).encode())
 
 
 def only_remote() -> list[Tree]:
@@ -60,6 +60,17 @@ UNFIT = {
     "a header in the engine's name": saying("0 q -\n", engine="x\r\nX-Evil: 1"),
     "a truth value for an ordinal": saying("0 q -\n", alternates=[True]),
     "a field too many": saying("0 q -\n", where="serve"),
+    "a step of a round that never was": saying("0 q,0 -\n"),
+    "insight into other candidates": saying(
+        "0 q -\n",
+        insight={
+            "right": [1],
+            "chosen": [],
+            "accept": 0,
+            "expected_cost_usd": 0,
+            "expected_quality": 0,
+        },
+    ),
     "fifty megabytes": http(b'{"plan":"' + b"a" * 50_000_000 + b'"}'),
     "a redirect": http(b"{}", 302).replace(b"X\r\n", b"X\r\nLocation: http://127.0.0.1:9/\r\n"),
     "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
@@ -73,13 +84,19 @@ async def test_a_plan_that_does_not_fit_is_not_run_and_costs_no_answer(name: str
         assert (status, engine) == (200, "default@serve")
 
 
-async def test_a_dear_plan_stops_at_the_limits_of_its_request() -> None:
+async def test_a_plan_dearer_than_its_request_may_be_is_not_begun() -> None:
     plan = "0 q -\n0 q,0 -\n0 q,0,1 -\n0 * -\n0 * -\n"
     limits = {"limits": {"max_calls": 3}}
     async with appliance(workers=only_remote(), appliance=limits) as box:
-        status, _ = await asked(box, saying(plan))
-        assert status == 429
-        assert box.vendor.received.count(b"POST ") == 3
+        assert await asked(box, saying(plan)) == (200, "default@serve")
+        assert box.vendor.received.count(b"POST ") == 1
+
+
+async def test_nor_does_it_look_at_answers_when_no_round_may_follow() -> None:
+    limits = {"limits": {"max_rounds": 1}}
+    async with appliance(workers=only_remote(), appliance=limits) as box:
+        assert await asked(box, saying("0 q -\n0 q -\n", look=True)) == (200, "default@serve")
+        assert box.vendor.received.count(b"POST ") == 1
 
 
 async def test_the_instructions_of_a_plan_stand_in_no_record(

@@ -573,6 +573,18 @@ async def test_the_command_says_what_it_found_by_exit_code_text_and_json(directo
     assert code == 1 and json.loads(text)["tampering"]["kind"] == "hash"
 
 
+async def test_the_command_counts_what_was_recorded(directory: Path) -> None:
+    log = AuditLog.open(directory)
+    for event in ("decision", "round", "round", "egress", "outcome", "of-another-version"):
+        await log.append(event)
+    await log.close()
+    told = {"decision": 1, "round": 2, "egress": 1, "outcome": 1, "start": 1, "stop": 1, "other": 1}
+    assert verify(directory).events == {"log_recovered": 0, **told}
+    code, text = run(str(directory))
+    assert code == 0 and "1 decision, 2 round, 1 egress, 1 outcome" in text
+    assert "log_recovered" not in text and "of-another-version" not in text
+
+
 def test_the_command_exits_2_when_there_is_nothing_to_check(directory: Path) -> None:
     code, text = run(str(directory))
     assert code == 2 and "no audit log is here" in text

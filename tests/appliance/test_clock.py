@@ -93,7 +93,7 @@ async def test_a_breaker_opens_again_in_its_own_time(clock: WallClock) -> None:
         assert await status_of(box, LOCAL) == 503
         assert worker_status(box, LOCAL)["state"] == "open"
         clock.ahead_s = -DAY_S
-        await until(lambda: worker_status(box, LOCAL)["state"] == "half_open", 3.0)
+        await until(lambda: worker_status(box, LOCAL)["state"] == "half_open")
         clock.ahead_s = DAY_S
         assert await status_of(box, LOCAL) == 503
         assert worker_status(box, LOCAL)["state"] == "open", "a later day is no reason to try"

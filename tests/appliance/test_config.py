@@ -224,8 +224,14 @@ def keys(*changes: Tree) -> Tree:
         ({"api": {"max_body_bytes": 2**29}}, "bad-value", "max_body_bytes"),
         ({"limits": {"total_s": 0}}, "bad-value", "from 0.001"),
         ({"limits": {"max_steps": 6}}, "bad-value", "from 1 to 5"),
+        ({"limits": {"max_rounds": 0}}, "bad-value", "from 1 to 5"),
+        ({"limits": {"max_rounds": 6}}, "bad-value", "from 1 to 5"),
         ({"limits": {"max_cost": 1}}, "unknown-key", "did you mean 'max_cost_usd'"),
         ({"planner": {"engine": "Default"}}, "bad-value", "a name"),
+        ({"planner": {"cost_weight": 0.1}}, "wrong-kind", "mapping"),
+        ({"planner": {"cost_weight": {"thrify": 1}}}, "unknown-key", "did you mean 'thrifty'"),
+        ({"planner": {"cost_weight": {"thrifty": -1}}}, "wrong-kind", "a number"),
+        ({"planner": {"cost_weight": {"quality": 1001}}}, "bad-value", "to 1000"),
         ({"egress": {"permit_ttl_s": 3600}}, "bad-value", "to 300.0"),
         ({"scan": {"processes": 0}}, "bad-value", "from 1"),
         ({"audit": {"max_batch": 0}}, "bad-value", "from 1"),
@@ -246,6 +252,7 @@ def keys(*changes: Tree) -> Tree:
         (keys({"default_label": "internl"}), "unknown-label", "did you mean 'internal'"),
         (keys({"declare_labels": "true"}), "wrong-kind", "true or false"),
         (keys({"max_in_flight": 0}), "bad-value", "from 1"),
+        (keys({"set_cost_weight": 1}), "wrong-kind", "true or false"),
     ],
 )
 def test_one_mistake_in_the_appliance_is_one_fault_that_says_what_to_do(
@@ -255,6 +262,19 @@ def test_one_mistake_in_the_appliance_is_one_fault_that_says_what_to_do(
     assert [fault[0] for fault in found] == [code]
     assert words in found[0][1]
     assert "sk-live" not in str(found)
+
+
+def test_rounds_and_cost_weights_are_the_operators(tmp_path: Path) -> None:
+    changes: Tree = {
+        "limits": {"max_rounds": 5},
+        "planner": {"cost_weight": {"balanced": 0}},
+        **keys({"set_cost_weight": True}),
+    }
+    loaded = small_site(tmp_path, appliance=changes).appliance
+    assert loaded.limits.max_rounds == 5 and loaded.keys[0].set_cost_weight
+    weights = loaded.planner.cost_weight
+    assert (weights.thrifty, weights.balanced, weights.quality) == (0.3, 0, 0.01)
+    assert weights.of("balanced") == 0 and weights.of("thrifty") == 0.3
 
 
 def test_hosts_are_literal_addresses(tmp_path: Path) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import orjson
@@ -18,10 +19,10 @@ import conductor
 from conductor.detect import pool
 from conductor.detect.pool import ScanPool
 from conductor.detect.scan import Scanner
+from support.soon import SOON_S, until
 
 AWS = "AKIAIOSFODNN7EXAMPLE"
-SLOW = {"a": "4 1 1 1 " * 600_000}
-"""Some five megabytes that take about a second and a half to read."""
+LONGER_THAN_A_PIPE = {"a": "plain words and nothing else. " * 100_000}
 
 
 def long_body(secret: str = "") -> dict[str, str]:
@@ -29,11 +30,19 @@ def long_body(secret: str = "") -> dict[str, str]:
 
 
 def scanning_processes() -> list[psutil.Process]:
-    return [
-        child
-        for child in psutil.Process().children()
-        if "conductor.detect.worker" in child.cmdline()
-    ]
+    found = []
+    for child in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):  # it ended in this moment
+            if "conductor.detect.worker" in child.cmdline():
+                found.append(child)
+    return found
+
+
+def frozen_process() -> psutil.Process:
+    """The only process, stopped: whatever it is asked takes as long as the test likes."""
+    (process,) = scanning_processes()
+    process.suspend()
+    return process
 
 
 @asynccontextmanager
@@ -48,12 +57,6 @@ async def running(scanner: Scanner) -> AsyncIterator[Scanner]:
 
 def has_ended(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-
-
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - it is another process that changes
-            await asyncio.sleep(0.01)
 
 
 async def test_a_short_body_is_scanned_without_any_process() -> None:
@@ -93,18 +96,18 @@ async def test_long_bodies_are_scanned_alike_inside_and_outside() -> None:
 
 
 async def test_the_loop_goes_on_while_a_long_body_is_scanned() -> None:
-    async with running(Scanner(timeout_s=30)) as scanner:
-        task = asyncio.create_task(scanner.scan(SLOW))
-        ticks = 0
-        while not task.done():
+    async with running(Scanner(timeout_s=SOON_S)) as scanner:
+        process = frozen_process()
+        task = asyncio.create_task(scanner.scan(LONGER_THAN_A_PIPE))
+        for _ in range(50):
             await asyncio.sleep(0.001)
-            ticks += 1
-        assert task.result().unscanned == ()
-        assert ticks > 50
+        assert not task.done()
+        process.resume()
+        assert (await task).unscanned == ()
 
 
 async def test_many_long_bodies_at_once_are_all_scanned() -> None:
-    async with running(Scanner(processes=2, timeout_s=60)) as scanner:
+    async with running(Scanner(processes=2, timeout_s=SOON_S)) as scanner:
         bodies = [long_body(AWS if i % 2 else str(i)) | {"i": str(i)} for i in range(60)]
         scans = await asyncio.gather(*(scanner.scan(body) for body in bodies))
         assert [bool(scan.findings) for scan in scans] == [bool(i % 2) for i in range(60)]
@@ -112,48 +115,57 @@ async def test_many_long_bodies_at_once_are_all_scanned() -> None:
 
 
 async def test_what_takes_too_long_is_unscanned_and_the_next_body_is_scanned() -> None:
-    async with running(Scanner(timeout_s=0.3)) as scanner:
-        assert (await scanner.scan(SLOW)).unscanned == ("timeout",)
+    async with running(Scanner(timeout_s=1.0)) as scanner:
+        frozen_process()
+        assert (await scanner.scan(long_body())).unscanned == ("timeout",)
         await until(lambda: scanner.ready)
         assert (await scanner.scan(long_body(AWS))).findings
 
 
 async def test_waiting_for_a_busy_process_counts_towards_the_timeout() -> None:
     async with running(Scanner(timeout_s=0.5)) as scanner:
-        slow = asyncio.create_task(scanner.scan(SLOW))
-        await asyncio.sleep(0.1)
-        assert (await scanner.scan(SLOW | {"b": "2"})).unscanned == ("timeout",)
+        frozen_process()
+        slow, waiting = (asyncio.create_task(scanner.scan(long_body(name))) for name in "ab")
         assert (await slow).unscanned == ("timeout",)
+        # The process that comes in place of the killed one would scan it in no time.
+        assert (await waiting).unscanned == ("timeout",)
 
 
 async def test_a_killed_process_is_replaced_and_its_body_scanned_by_another() -> None:
-    async with running(Scanner(timeout_s=30)) as scanner:
-        task = asyncio.create_task(scanner.scan(SLOW | {"b": AWS}))
-        await asyncio.sleep(0.3)
-        (process,) = scanning_processes()
+    async with running(Scanner(timeout_s=SOON_S)) as scanner:
+        process = frozen_process()
+        task = asyncio.create_task(scanner.scan(LONGER_THAN_A_PIPE | {"b": AWS}))
+        await asyncio.sleep(0.05)
         process.kill()
         scan = await task
         assert [finding.detector for finding in scan.findings] == ["secret.aws"]
         assert scanning_processes()[0].pid != process.pid
 
 
-async def test_a_body_that_kills_two_processes_is_unscanned() -> None:
-    async with running(Scanner(timeout_s=30)) as scanner:
-        task = asyncio.create_task(scanner.scan(SLOW))
-        killed: set[int] = set()
-        while not task.done():
-            await asyncio.sleep(0.05)
-            for process in scanning_processes():
-                if process.cpu_times().user > 0.25 and process.pid not in killed:
-                    killed.add(process.pid)
-                    process.kill()
-        assert task.result().unscanned == ("scanner-died",)
+async def test_a_body_that_kills_two_processes_is_unscanned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    killed: set[int] = set()
+    ask = pool._ask
+
+    async def ask_and_die(process: asyncio.subprocess.Process, body: bytes) -> object:
+        process.send_signal(signal.SIGSTOP)
+        asking = asyncio.create_task(ask(process, body))
+        await asyncio.sleep(0.01)
+        process.kill()
+        killed.add(process.pid)
+        return await asking
+
+    async with running(Scanner(timeout_s=SOON_S)) as scanner:
+        with monkeypatch.context() as patch:
+            patch.setattr(pool, "_ask", ask_and_die)
+            assert (await scanner.scan(LONGER_THAN_A_PIPE)).unscanned == ("scanner-died",)
         assert len(killed) == 2
         assert (await scanner.scan(long_body(AWS))).findings
 
 
 async def test_an_idle_process_that_was_killed_fails_no_scan() -> None:
-    async with running(Scanner(processes=2, timeout_s=30)) as scanner:
+    async with running(Scanner(processes=2, timeout_s=SOON_S)) as scanner:
         for i in range(3):
             for process in scanning_processes():
                 process.kill()
@@ -162,7 +174,7 @@ async def test_an_idle_process_that_was_killed_fails_no_scan() -> None:
 
 
 async def test_scans_that_were_cancelled_leave_the_process_to_others() -> None:
-    async with running(Scanner(timeout_s=30)) as scanner:
+    async with running(Scanner(timeout_s=SOON_S)) as scanner:
         (before,) = scanning_processes()
         tasks = [asyncio.create_task(scanner.scan(long_body(str(i)))) for i in range(30)]
         await asyncio.sleep(0.01)
@@ -195,14 +207,26 @@ async def test_processes_that_end_at_once_leave_the_scanner_not_ready(
 
 
 async def test_closing_ends_scans_in_progress_and_in_waiting() -> None:
-    scanner = Scanner(timeout_s=30)
+    scanner = Scanner(timeout_s=SOON_S)
     await scanner.start()
-    tasks = [asyncio.create_task(scanner.scan(SLOW | {"i": str(i)})) for i in range(3)]
-    await asyncio.sleep(0.2)
+    frozen_process()
+    tasks = [asyncio.create_task(scanner.scan(long_body(str(i)))) for i in range(3)]
+    await asyncio.sleep(0.05)
     await scanner.close()
-    async with asyncio.timeout(5):
-        scans = await asyncio.gather(*tasks)
+    scans = await asyncio.gather(*tasks)
     assert {scan.unscanned for scan in scans} == {("scanner-down",)}
+
+
+async def test_closing_in_the_middle_of_a_start_leaves_no_process() -> None:
+    for turns in range(6):
+        scanner = Scanner()
+        starting = asyncio.create_task(scanner.start())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        await scanner.close()
+        assert scanning_processes() == []
+        starting.cancel()
+        await asyncio.wait([starting])
 
 
 async def test_the_same_body_is_scanned_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +238,7 @@ async def test_the_same_body_is_scanned_once(monkeypatch: pytest.MonkeyPatch) ->
         return await inner(self, body, timeout_s)
 
     monkeypatch.setattr(ScanPool, "scan", scan)
-    async with running(Scanner(timeout_s=30)) as scanner:
+    async with running(Scanner(timeout_s=SOON_S)) as scanner:
         first = await scanner.scan(long_body(AWS))
         assert await scanner.scan(long_body(AWS)) == first
         assert len(asked) == 1
@@ -223,7 +247,7 @@ async def test_the_same_body_is_scanned_once(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_a_scan_that_failed_is_not_remembered() -> None:
-    scanner = Scanner(timeout_s=30)
+    scanner = Scanner(timeout_s=SOON_S)
     assert (await scanner.scan(long_body(AWS))).unscanned == ("scanner-down",)
     async with running(scanner):
         scan = await scanner.scan(long_body(AWS))
@@ -252,12 +276,12 @@ async def test_values_that_are_no_json_are_unscanned() -> None:
 
 async def test_a_deep_body_is_scanned_when_its_text_is_given() -> None:
     text = b"[" * 1000 + orjson.dumps(AWS + " " * 20_000) + b"]" * 1000
-    async with running(Scanner(timeout_s=30)) as scanner:
+    async with running(Scanner(timeout_s=SOON_S)) as scanner:
         assert (await scanner.scan(orjson.loads(text), text)).findings
 
 
 async def test_text_that_a_process_cannot_parse_is_unscanned() -> None:
-    async with running(Scanner(timeout_s=30)) as scanner:
+    async with running(Scanner(timeout_s=SOON_S)) as scanner:
         assert (await scanner.scan({}, b"[" * 20_000)).unscanned == ("not-json",)
         assert (await scanner.scan(long_body(AWS))).findings
 
@@ -285,11 +309,12 @@ def test_a_process_ends_when_its_parent_does() -> None:
 
 def test_the_scanner_works_on_uvloop() -> None:
     async def scan_and_kill() -> None:
-        async with running(Scanner(timeout_s=30)) as scanner:
+        async with running(Scanner(timeout_s=SOON_S)) as scanner:
             assert (await scanner.scan(long_body(AWS))).findings
-            task = asyncio.create_task(scanner.scan(SLOW | {"b": AWS}))
-            await asyncio.sleep(0.2)
-            scanning_processes()[0].kill()
+            process = frozen_process()
+            task = asyncio.create_task(scanner.scan(long_body(AWS + " ")))
+            await asyncio.sleep(0.05)
+            process.kill()
             assert (await task).findings
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -23,6 +23,9 @@ from conductor.simulated.vendor import SimulatedVendor
 from support.configs import remote_worker, write_site
 from support.vendor import VENDOR_KEY, chat_body, short_directory
 
+pytestmark = pytest.mark.timeout(300)
+"""It starts whole processes, which a busy machine may give little time."""
+
 COMMAND = [sys.executable, "-m", "conductor", "egress", "--config"]
 ENVIRONMENT = {
     "PATH": os.environ["PATH"],
@@ -50,7 +53,7 @@ async def started(directory: Path, **environment: str) -> AsyncIterator[asyncio.
 
 
 async def is_ready(socket: Path, process: asyncio.subprocess.Process) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         while not await answers(socket, "/readyz"):
             assert process.returncode is None
             await asyncio.sleep(0.05)

@@ -23,7 +23,7 @@ from conductor.errors import (
     WorkerError,
 )
 from conductor.plan.language import parse, resolve
-from conductor.run.executor import Run
+from conductor.run.job import Run
 from conductor.settings import RequestLimits
 from support.fakes import Act, Kit, chat, kit, settled
 

@@ -185,6 +185,20 @@ def test_a_clock_set_back_opens_no_second_budget() -> None:
     assert book.remaining_usd("app") == 0
 
 
+def test_a_crash_between_two_rounds_costs_what_was_put_aside_and_that_once() -> None:
+    book = Ledger({"app": 1.0}, Clock("2026-08-01T12:00:00"))
+    book.restore(
+        [
+            record("decision", "d1", reserved_musd=300_000),
+            record("round", "d1"),
+            record("decision", "d2", reserved_musd=300_000),
+            record("round", "d2"),
+            record("outcome", "d2", cost_musd=100_000),
+        ]
+    )
+    assert book.spent_usd("app") == 0.4
+
+
 def record(event: str, decision: str, ts: str = "2026-08-01T08:00:00.000Z", **more: Any) -> Any:
     return {"event": event, "decision_id": decision, "key": "app", "ts": ts, **more}
 

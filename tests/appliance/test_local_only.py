@@ -23,6 +23,7 @@ from conductor.errors import ConfigError
 from conductor.settings import Paths
 from conductor.simulated.vendor import SimulatedVendor
 from support.appliance import IBAN, short_directory
+from support.clients import http_client
 from support.configs import KEY, local_worker, remote_worker, write_site
 
 ROOT = Path(__file__).parents[2]
@@ -103,8 +104,8 @@ async def conductor_up() -> AsyncIterator[Up]:
 
 
 async def _ready(up: Up) -> None:
-    async with httpx.AsyncClient() as http:
-        for _ in range(300):
+    async with http_client() as http:
+        for _ in range(900):
             try:
                 if (await http.get(f"{up.url}/readyz")).status_code == 200:
                     return
@@ -117,7 +118,7 @@ async def _ready(up: Up) -> None:
 async def test_a_whole_run_connects_to_this_machine_alone() -> None:
     async with conductor_up() as up:
         headers = {"Authorization": f"Bearer {KEY}"}
-        async with httpx.AsyncClient(base_url=up.url, headers=headers, timeout=30) as http:
+        async with http_client(up.url, headers=headers) as http:
             for text in ("Hello", IBAN, "word " * 20_000):
                 for model in ("conductor", "conductor-quality"):
                     for stream in (False, True):
@@ -155,7 +156,7 @@ async def test_the_witness_sees_a_connection_to_elsewhere(tmp_path: Path) -> Non
         "import asyncio, uvloop\n"
         "async def main():\n"
         "    try:\n"
-        "        async with asyncio.timeout(0.05):\n"
+        "        async with asyncio.timeout(1):\n"
         "            await asyncio.open_connection('192.0.2.1', 9)\n"
         "    except (OSError, TimeoutError):\n"
         "        pass\n"
@@ -222,7 +223,8 @@ async def probe(site):
     loaded = sorted({name.partition(".")[0] for name in sys.modules} & set(NAMES))
     print(json.dumps([tried, loaded]))
 
-NAMES = ["litellm", "torch", "xllamacpp", "litellm.main", "json"]
+NAMES = ["litellm", "torch", "xllamacpp", "onnxruntime", "tokenizers", "numpy"]
+NAMES += ["litellm.main", "json"]
 server.serve = probe
 sys.argv = ["conductor", "serve", "--config", sys.argv[1]]
 main()
@@ -245,6 +247,9 @@ async def test_serve_cannot_import_what_reaches_vendors_or_runs_models(
         "litellm": "barred",
         "torch": "barred",
         "xllamacpp": "barred",
+        "onnxruntime": "barred",
+        "tokenizers": "barred",
+        "numpy": "barred",
         "litellm.main": "barred",
         "json": "imported",
     }

@@ -85,7 +85,7 @@ def test_what_is_added_is_counted_to_the_byte(
     [
         ({"content": "Rome"}, "Rome"),
         ({"content": ""}, ""),
-        ({"content": None, "refusal": "No."}, ""),
+        ({"content": None, "refusal": "No."}, "No."),
         ({"content": None, "tool_calls": [{}]}, ""),
         ({"content": [{"type": "text", "text": "Rome"}]}, ""),
         ({}, ""),

@@ -106,6 +106,21 @@ def test_decisions_are_counted() -> None:
     assert value(metrics, "conductor_audit_commits") == 7
 
 
+def test_rounds_looks_and_early_accepts_are_counted() -> None:
+    metrics = make()
+    metrics.planned("pocket", "planner", look=True)
+    metrics.planned("pocket", "planner")
+    metrics.rounds(2, "pocket")
+    metrics.rounds(3, stood_in=True)
+    metrics.rounds(1)
+    assert value(metrics, "conductor_looks_total", engine="pocket") == 1
+    assert value(metrics, "conductor_early_accepts_total", engine="pocket") == 1
+    assert value(metrics, "conductor_stood_in_total") == 1
+    assert value(metrics, "conductor_rounds_count") == 3
+    assert value(metrics, "conductor_rounds_sum") == 6
+    assert value(metrics, "conductor_rounds_bucket", le="2.0") == 2
+
+
 def test_what_clients_invent_is_counted_as_other_and_grows_nothing() -> None:
     metrics = make()
     done(metrics, "warm-up")

@@ -318,7 +318,7 @@ async def test_while_egress_is_down_home_answers_and_then_the_vendor_again() -> 
         assert await send(client, user(IBAN), "conductor-quality") == LOCAL
         assert len(box.vendor.received) == sent
         async with egress_of(box.site):
-            for _ in range(40):  # until the breaker lets a probe through
+            for _ in range(300):  # until the breaker lets a probe through
                 told = await send(client, user(CLEAN), REMOTE)
                 if told == REMOTE:
                     break

@@ -10,22 +10,22 @@ from hypothesis import strategies as st
 
 from conductor.errors import PlanError
 from conductor.plan.grammar import Allowed, Grammar, State
-from conductor.plan.language import MAX_SUBTASK_BYTES, Plan, parse, show
-from conductor.plan.validate import PlanPool, validate
+from conductor.plan.language import MAX_SUBTASK_BYTES, Builtin, Plan, View, parse, show
+from conductor.plan.validate import Head, PlanPool, validate
 from support.plans import ClearedMask, NobodyAfterRedaction, TextOnly, fitting, plans, pools
 
 
 def fits(text: bytes, pool: PlanPool) -> bool:
     """What the parser and the validator say."""
     try:
-        validate(parse(text.decode()), pool)
+        validate(parse(text.decode(), pool.first), pool)
     except (PlanError, UnicodeDecodeError):
         return False
     return True
 
 
 @settings(deadline=None)
-@given(plans(), pools)
+@given(plans(), pools())
 def test_oracle_and_parser_agree_on_every_plan(plan: Plan, pool: PlanPool) -> None:
     text = show(plan).encode()
     assert Grammar(pool).accepts(text) == fits(text, pool)
@@ -49,7 +49,7 @@ def test_a_plan_that_fits_is_accepted_byte_for_byte(case: tuple[Plan, PlanPool])
 
 
 @settings(deadline=None)
-@given(pools, st.randoms(use_true_random=False), st.integers(1, 40))
+@given(pools(), st.randoms(use_true_random=False), st.integers(1, 40))
 def test_random_walks_never_get_stuck_and_end_in_plans_that_fit(
     pool: PlanPool, chance: random.Random, patience: int
 ) -> None:
@@ -105,7 +105,7 @@ def test_oracle_and_parser_agree_on_mutated_texts(
 
 
 @settings(deadline=None)
-@given(st.lists(st.sampled_from(_PIECES), max_size=14), pools)
+@given(st.lists(st.sampled_from(_PIECES), max_size=14), pools())
 def test_oracle_and_parser_agree_on_texts_from_scratch(pieces: list[bytes], pool: PlanPool) -> None:
     text = b"".join(pieces)
     assert Grammar(pool).accepts(text) == fits(text, pool)
@@ -151,9 +151,9 @@ def test_what_may_come_next_is_exact_at_places_that_matter() -> None:
     assert after(b"redact q ") == (b"-", False)
     assert after(b"redact q -") == (b"\n", False)
     assert after(b"redact q -\n")[1] is False
-    assert after(b"0 q -\n") == (b"0123456789r", True)
+    assert after(b"0 q -\n") == (b"0123456789rv", True)
     assert after(b"0 q -\n1 q -\n") == (b"0123456789v", True)  # no redact: it would be last
-    assert after(b"0 q -\n1 q -\nvote ") == (b"*0q", False)
+    assert after(b"0 q -\n1 q -\nvote ") == (b"*01q", False)
     assert after(b"0 q -\n1 q -\nvote q") == (b",", False)
     assert after(b"0 q -\n1 q -\nvote 0,1 -\n") == (b"", True)
     assert after(b"0 q -\n1 q -\n2 1") == (b" ", False)
@@ -180,6 +180,47 @@ def test_a_pool_of_two_hundred_and_fifty_five_is_spelled_to_the_last_digit() -> 
 
 
 def test_nothing_may_be_written_where_nothing_is_permitted() -> None:
-    assert Grammar(PlanPool(0)).allowed(b"") != Allowed(frozenset(), False)  # redact twice, vote
-    assert Grammar(PlanPool(0, max_steps=2)).allowed(b"") == Allowed(frozenset(), False)
-    assert Grammar(PlanPool(0, max_steps=2, may_stop=True)).allowed(b"").may_end
+    nothing = Allowed(frozenset(), False)
+    assert Grammar(PlanPool(0)).allowed(b"") != nothing  # redact the question, vote for that
+    assert Grammar(PlanPool(0, max_steps=1)).allowed(b"") == nothing
+    assert Grammar(PlanPool(0, frozenset({Builtin.REDACT}))).allowed(b"") == nothing
+    assert Grammar(PlanPool(3, max_calls=0, max_steps=1)).allowed(b"") == nothing
+    assert Grammar(PlanPool(0, max_steps=1, may_stop=True)).allowed(b"").may_end
+
+
+def test_in_a_further_round_steps_of_all_rounds_can_be_named_and_calls_are_counted() -> None:
+    asked = Head(0, View(True, ()), free_text=False)
+    grammar = Grammar(
+        PlanPool(2, frozenset({Builtin.VOTE}), 2, max_calls=1, may_stop=True, earlier=(asked,) * 3)
+    )
+
+    def after(prefix: bytes) -> tuple[bytes, bool]:
+        allowed = grammar.allowed(prefix)
+        return bytes(sorted(allowed.next_bytes)), allowed.may_end
+
+    assert after(b"") == (b"01v", True)
+    assert after(b"vote ") == (b"*012q", False)
+    assert after(b"vote 2 -\n") == (b"01v", True)
+    assert after(b"0 q -\n") == (b"v", True)  # the one call is spent
+    assert after(b"0 q -\nvote 2") == (b" ,", False)
+    assert after(b"0 q -\nvote 3 -\n") == (b"", True)
+
+
+@pytest.mark.parametrize("first", [5, 9])
+def test_oracle_and_parser_agree_up_to_the_last_step_that_has_a_number(first: int) -> None:
+    pool = PlanPool(1, max_steps=10 - first, earlier=(Head(0, View(True, ()), True),) * first)
+    for step in range(10):
+        text = f"0 {step} -\n".encode()
+        assert Grammar(pool).accepts(text) == fits(text, pool) == (step < first)
+    everything = b"vote * -\n" * (10 - first)
+    assert Grammar(pool).accepts(everything) and fits(everything, pool)
+    assert not Grammar(pool).accepts(everything + b"vote * -\n")
+
+
+def test_a_pool_that_could_only_redact_is_given_up_at_once() -> None:
+    seen = (Head(0, View(True, ()), True),) * 5
+    for pool in [
+        PlanPool(0, frozenset({Builtin.REDACT}), earlier=seen),
+        PlanPool(12, frozenset({Builtin.REDACT}), max_calls=0, earlier=seen),
+    ]:
+        assert Grammar(pool).allowed(b"") == Allowed(frozenset(), False)

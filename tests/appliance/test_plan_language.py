@@ -24,8 +24,8 @@ from support.plans import golden, plans
 def explain(plan: Plan) -> str:
     """A reading of a plan that shares nothing with its text form."""
     lines = []
-    for index, step in enumerate(plan.steps):
-        view = resolve(step.access, index)
+    for number, step in plan.numbered():
+        view = resolve(step.access, number)
         shown = ["question"] * view.question + [f"step {n}" for n in view.steps]
         lines.append(f"{step.worker}: {', '.join(shown) or 'nothing'} | {step.subtask}".rstrip())
     return "".join(f"{line}\n" for line in lines)
@@ -37,6 +37,22 @@ def explain(plan: Plan) -> str:
 def test_golden_texts_are_read_as_written_down(text: str, expected: str) -> None:
     try:
         plan = parse(text)
+    except PlanError as fault:
+        assert f"error: {fault}\n" == expected
+    else:
+        assert explain(plan) == expected
+        assert show(plan) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [pytest.param(*c[1:], id=c[0]) for c in golden("rounds")]
+)
+def test_golden_texts_of_further_rounds_are_read_by_the_number_of_their_first_step(
+    text: str, expected: str
+) -> None:
+    first, _, text = text.partition("\n")
+    try:
+        plan = parse(text, int(first))
     except PlanError as fault:
         assert f"error: {fault}\n" == expected
     else:
@@ -89,14 +105,14 @@ def test_the_error_names_the_step_and_never_quotes_it() -> None:
 @settings(deadline=None)
 @given(plans())
 def test_every_plan_survives_being_shown_and_parsed(plan: Plan) -> None:
-    assert parse(show(plan)) == plan
+    assert parse(show(plan), plan.first) == plan
 
 
 @settings(deadline=None)
-@given(st.text(st.sampled_from("01q*-,\n abé"), max_size=30))
-def test_a_text_that_parses_is_shown_the_same(text: str) -> None:
+@given(st.text(st.sampled_from("019q*-,\n abé"), max_size=30), st.integers(-1, 11))
+def test_a_text_that_parses_is_shown_the_same(text: str, first: int) -> None:
     try:
-        plan = parse(text)
+        plan = parse(text, first)
     except PlanError:
         return
     assert show(plan) == text
@@ -118,7 +134,7 @@ def test_impossible_access_lists_cannot_be_built() -> None:
         {"steps": (1, 0)},
         {"steps": (0, 0)},
         {"steps": (-1,)},
-        {"steps": (5,)},
+        {"steps": (10,)},
         {"everything": True, "question": True},
         {"everything": True, "steps": (0,)},
     ]:
@@ -137,6 +153,28 @@ def test_star_shows_the_question_and_every_earlier_step() -> None:
     assert resolve(Access(everything=True), 3) == View(True, (0, 1, 2))
     assert resolve(Access(steps=(1,)), 3) == View(False, (1,))
     assert resolve(Access(), 3) == View(False, ())
+
+
+def test_steps_are_numbered_on_through_the_rounds() -> None:
+    plan = parse("0 q,1 -\nvote 0,1,2 -\n1 * -\n", 2)
+    assert [number for number, _ in plan.numbered()] == [2, 3, 4]
+    assert plan.calls == 2
+    assert resolve(plan.steps[-1].access, 4) == View(True, (0, 1, 2, 3))
+    with pytest.raises(PlanError, match="earlier steps only") as caught:
+        parse("0 q,2 -\n", 2)
+    assert caught.value.line == 2
+
+
+@pytest.mark.parametrize("first", [-1, 10, 11])
+def test_no_step_is_numbered_below_nought_or_above_nine(first: int) -> None:
+    with pytest.raises(PlanError, match="all rounds together"):
+        Plan((Step(0, Access()),), first)
+
+
+def test_when_all_numbers_are_used_an_answer_can_still_be_kept() -> None:
+    assert parse("", 10) == Plan(first=10)
+    with pytest.raises(PlanError):
+        Plan(first=11)
 
 
 def test_builtins_are_told_from_ordinals_by_type() -> None:

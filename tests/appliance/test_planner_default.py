@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from conductor.core import Candidate, PlanRequest, Preference
 from conductor.errors import PlanError
-from conductor.plan.language import show
+from conductor.plan.language import Plan, parse, show
 from conductor.plan.validate import PlanPool, validate
 from conductor.planner.default import COMBINE, DefaultEngine, plan_by_rules, skill
 from conductor.planner.domain import domain
-from support.plans import candidate, request
+from support.plans import candidate, heard, request
 
 CHEAP_WEAK = candidate(price=0.0, general=0.3, code=0.2, math=0.1)
 CHEAP_FAIR = candidate(price=0.1, general=0.6, code=0.75, math=0.4)
@@ -140,6 +140,12 @@ requests = st.builds(
     max_steps=st.integers(1, 5),
     one_step=st.booleans(),
     prompt_tokens=st.integers(0, 5000),
+    heard=st.lists(st.sampled_from(["", "", "", "4"]), max_size=9).map(
+        lambda answers: (
+            heard(*answers, workers=(0, *[None] * (len(answers) - 1))) if answers else ()
+        )
+    ),
+    calls_left=st.integers(1, 8),
 )
 
 
@@ -156,7 +162,14 @@ def test_every_plan_fits_its_request(asked: PlanRequest) -> None:
 def test_shuffling_the_candidates_shuffles_the_choice(asked: PlanRequest, chance: object) -> None:
     order = list(range(len(asked.candidates)))
     chance.shuffle(order)  # type: ignore[attr-defined]
-    shuffled = replace(asked, candidates=tuple(asked.candidates[old] for old in order))
+    shuffled = replace(
+        asked,
+        candidates=tuple(asked.candidates[old] for old in order),
+        heard=tuple(
+            told if told.worker is None else replace(told, worker=order.index(told.worker))
+            for told in asked.heard
+        ),
+    )
     assert choice(asked) == choice(shuffled)
 
 
@@ -192,6 +205,45 @@ def choice(asked: PlanRequest) -> list[Candidate] | None:
 )
 def test_the_domain_is_told_by_surface_marks(question: str, expected: str) -> None:
     assert domain(question) == expected
+
+
+# -- further rounds ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preference", ["thrifty", "balanced", "quality"])
+def test_an_answer_that_stands_is_kept_whoever_gave_it(preference: Preference) -> None:
+    asked = request(*POOL, preference=preference)
+    for told in [heard("4"), heard("4", ""), heard("", "4"), heard("4", workers=(None,))]:
+        planned = plan_by_rules(replace(asked, heard=told, rounds_left=3))
+        assert planned.plan == Plan(first=len(told))
+        assert planned.look is False
+
+
+def test_if_nothing_stands_those_that_gave_nothing_are_left_out() -> None:
+    asked = request(*POOL, question="Who wrote Faust?")
+    planned = plan_by_rules(replace(asked, heard=heard("", "", workers=(0, 2))))
+    assert planned.plan == parse("3 q -\n", 2)
+    assert planned.alternates == (1,)
+    told = heard("", "", "", "", workers=(0, 1, 2, 3))
+    assert plan_by_rules(replace(asked, heard=told)).plan == parse("0 q -\n", 4)
+
+
+def test_two_opinions_in_a_further_round_are_those_of_that_round() -> None:
+    told = heard("", "", workers=(1, None))
+    planned = plan_by_rules(replace(request(*POOL, preference="quality"), heard=told))
+    assert planned.plan == parse(f"2 q -\n0 q -\n2 q,2,3 {COMBINE}\n", 2)
+
+
+def test_two_opinions_take_three_calls() -> None:
+    asked = replace(request(*POOL, preference="quality"), calls_left=2)
+    assert planned_text(asked) == "2 q -\n"
+
+
+def test_without_a_call_left_only_what_stands_can_be_given() -> None:
+    asked = replace(request(*POOL), calls_left=0)
+    with pytest.raises(PlanError, match="no call"):
+        plan_by_rules(asked)
+    assert plan_by_rules(replace(asked, heard=heard("4"))).plan == Plan(first=1)
 
 
 async def test_it_is_always_ready() -> None:

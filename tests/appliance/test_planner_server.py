@@ -21,11 +21,12 @@ from structlog.testing import capture_logs
 from conductor.errors import PlanError, StartError
 from conductor.planner import server, wire
 from conductor.planner.default import DefaultEngine
-from conductor.planner.engine import PlanEngine
+from conductor.planner.engine import Insight, PlanEngine
 from conductor.planner.server import PlannerService, load_engine, serving
 from conductor.process.unixserver import serve_until_stopped
-from support.planner import FakeEngine, get, planner_process, socket_folder, until
-from support.plans import candidate, request
+from support.planner import FakeEngine, get, planner_process, socket_folder
+from support.plans import candidate, heard, request
+from support.soon import SOON_S, until
 
 SECRET = "DE89370400440532013000"
 ASKED = request(candidate(general=0.8), candidate(price=0.5, general=0.8), question=f"Pay {SECRET}")
@@ -58,15 +59,34 @@ async def post(session: aiohttp.ClientSession, body: bytes) -> tuple[int, dict[s
 async def test_a_question_gets_a_plan(path: Path) -> None:
     async with asking(path, DefaultEngine()) as session:
         status, answer = await post(session, wire.encode_request(ASKED))
-    assert (status, answer) == (200, {"plan": "1 q -\n", "engine": "default", "alternates": [0]})
+    expected = {"plan": "1 q -\n", "engine": "default", "alternates": [0]}
+    assert (status, answer) == (200, expected | {"look": False, "insight": None})
 
 
 async def test_the_engine_sees_exactly_what_was_asked(path: Path) -> None:
     engine = FakeEngine()
-    asked = replace(ASKED, preference="quality", max_steps=3, prompt_tokens=77)
+    asked = replace(
+        ASKED, preference="quality", max_steps=3, prompt_tokens=77, cost_weight=0.3,
+        heard=heard("42", "", workers=(1, None)), rounds_left=2, calls_left=5,
+    )  # fmt: skip
     async with asking(path, engine) as session:
         await post(session, wire.encode_request(asked))
     assert engine.asked == [asked]
+
+
+async def test_what_an_engine_says_beside_its_plan_is_passed_on(path: Path) -> None:
+    insight = Insight((0.5, 0.75), (1.0, 0.25), 0.0, 0.001, 0.75)
+    async with asking(path, FakeEngine("0 q -\n", look=True, insight=insight)) as session:
+        _, answer = await post(session, wire.encode_request(replace(ASKED, rounds_left=1)))
+    planned = wire.decode_planned(orjson.dumps(answer))
+    assert (planned.look, planned.insight) == (True, insight)
+
+
+async def test_an_engine_whose_answer_cannot_be_written_is_a_broken_engine(path: Path) -> None:
+    insight = Insight((object(),), (), 0.0, 0.0, 0.0)  # type: ignore[arg-type]
+    async with asking(path, FakeEngine(insight=insight)) as session:
+        status, answer = await post(session, wire.encode_request(ASKED))
+    assert (status, answer["error"]) == (500, "failed")
 
 
 async def test_probes_tell_life_from_readiness(path: Path) -> None:
@@ -141,14 +161,14 @@ async def test_a_body_that_never_arrives_does_not_hold_a_place_for_ever(
     async with serving(path, FakeEngine()):
         reader, writer = await asyncio.open_unix_connection(str(path))
         writer.write(b"POST /v1/plan HTTP/1.1\r\nHost: p\r\nContent-Length: 100\r\n\r\n{")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SOON_S):
             assert b" 400 " in await reader.readline()
         writer.close()
 
 
 # -- junk -------------------------------------------------------------------------------------
 
-GOOD = orjson.loads(wire.encode_request(ASKED))
+GOOD = orjson.loads(wire.encode_request(replace(ASKED, heard=heard("four", "five"))))
 
 
 def changed(**fields: object) -> bytes:
@@ -157,6 +177,11 @@ def changed(**fields: object) -> bytes:
 
 def changed_candidate(**fields: object) -> bytes:
     return changed(candidates=[{**GOOD["candidates"][0], **fields}])
+
+
+def changed_answer(**fields: object) -> bytes:
+    first, *others = GOOD["heard"]
+    return changed(heard=[{**first, **fields}, *others])
 
 
 JUNK = {
@@ -180,6 +205,22 @@ JUNK = {
     "candidates by name": changed(candidates={"a": 1}),
     "a candidate that is a name": changed(candidates=["gpt"]),
     "too many candidates": changed(candidates=GOOD["candidates"][:1] * 257),
+    "a cost weight below zero": changed(cost_weight=-0.1),
+    "a cost weight that is endless": wire.encode_request(ASKED).replace(b"0.03", b"1e999"),
+    "rounds without end": changed(rounds_left=11),
+    "fewer than no calls": changed(calls_left=-1),
+    "half a call": changed(calls_left=0.5),
+    "eleven answers": changed(heard=[{**GOOD["heard"][0], "step": n} for n in range(11)]),
+    "an answer that is text": changed(heard=["four"]),
+    "an answer without a number": changed(heard=[{"worker": 0, "answer": "", "output_tokens": 0}]),
+    "an answer of the wrong number": changed_answer(step=1),
+    "an answer of no candidate": changed_answer(worker=2),
+    "an answer by name": changed_answer(worker="gpt"),
+    "an answer too long": changed_answer(answer="a" * (wire.MAX_ANSWER_CHARS + 1)),
+    "an answer that is nothing": changed_answer(answer=None),
+    "tokens below zero": changed_answer(output_tokens=-1),
+    "a label beside an answer": changed_answer(label="public"),
+    "a domain that is no word": changed_candidate(skill={"Code ": 0.5}),
     "a skill above one": changed_candidate(skill={"code": 1.5}),
     "a skill that is no number": changed_candidate(skill={"code": "high"}),
     "a price below zero": changed_candidate(input_usd_per_mtok=-1),

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import httpx
-import openai
 import pytest
 
 from conductor.simulated.behaviours import BEHAVIOURS
 from conductor.simulated.vendor import SimulatedVendor, run_vendor
-from support.vendor import eventually, short_directory
+from support.clients import http_client, openai_client
+from support.soon import SOON_S, until
+from support.vendor import short_directory
 
 QUESTION: list[Any] = [{"role": "user", "content": "ciao a tutti"}]
 
@@ -31,17 +32,19 @@ async def dial(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_connection("127.0.0.1", port)
 
 
-async def answer_to(port: int, sent: bytes) -> bytes:
-    """Everything that comes back until the vendor hangs up or falls silent."""
+async def answer_to(port: int, sent: bytes, *, silent_after: bytes | None = None) -> bytes:
+    """Everything that comes back until the vendor hangs up, or for a moment more once
+    `silent_after` has come."""
     reader, writer = await dial(port)
     writer.write(sent)
     received = b""
-    try:
-        async with asyncio.timeout(0.3):
-            while piece := await reader.read(65536):
-                received += piece
-    except TimeoutError:
-        pass
+    with suppress(TimeoutError):
+        while True:
+            silent = silent_after is not None and silent_after in received
+            async with asyncio.timeout(0.3 if silent else SOON_S):
+                if not (piece := await reader.read(65536)):
+                    break
+            received += piece
     writer.close()
     return received
 
@@ -61,7 +64,7 @@ async def test_the_official_client_reads_its_good_answers(stream: bool) -> None:
     }
     async with SimulatedVendor() as vendor:
         url = f"http://127.0.0.1:{await vendor.start_tcp()}/v1"
-        async with openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0) as client:
+        async with openai_client(url, "k") as client:
             for model, expected in texts.items():
                 if stream:
                     events = await client.chat.completions.create(
@@ -99,7 +102,9 @@ async def test_cuts_come_where_their_names_say(stream: bool) -> None:
         port = await vendor.start_tcp()
 
         async def told(model: str) -> bytes:
-            return await answer_to(port, request_bytes(model, stream=stream))
+            silent_after = {"stall": b"", "stall-mid-stream": b"[simulated]"}.get(model)
+            sent = request_bytes(model, stream=stream)
+            return await answer_to(port, sent, silent_after=silent_after)
 
         assert await told("cut-before-head") == b""
         assert (await told("cut-before-body")).endswith(b"\r\n\r\n")
@@ -110,7 +115,7 @@ async def test_cuts_come_where_their_names_say(stream: bool) -> None:
             assert b"[DONE]" not in begun
             assert begun.endswith(b"0\r\n\r\n") == (stream and model == "end-mid-stream")
         assert await told("stall") == b""
-        await eventually(lambda: all(it.answered or it.aborted for it in vendor.requests))
+        await until(lambda: all(it.answered or it.aborted for it in vendor.requests))
 
 
 async def test_statuses_carry_their_retry_time() -> None:
@@ -129,8 +134,10 @@ async def test_every_answer_says_that_it_is_simulated() -> None:
         for pattern, _ in BEHAVIOURS:
             if pattern not in silent:
                 model = pattern.replace(r"(\d+)", "2").replace(r"([3-5]\d\d)", "500")
-                told = await answer_to(port, request_bytes(model.split("(?:")[0]))
-                assert b"\r\nX-Simulated: true\r\n" in told
+                said = b"\r\nX-Simulated: true\r\n"
+                after = said if model == "stall-mid-stream" else None
+                sent = request_bytes(model.split("(?:")[0])
+                assert said in await answer_to(port, sent, silent_after=after)
 
 
 # -- recording --------------------------------------------------------------------------------
@@ -146,7 +153,7 @@ async def test_every_byte_is_kept_even_of_a_request_that_never_ended() -> None:
         await reader.readuntil(b"\r\n\r\n")
         other = await dial(port)
         other[1].write(cut)
-        await eventually(lambda: len(vendor.received) == len(whole + cut))
+        await until(lambda: len(vendor.received) == len(whole + cut))
         assert vendor.received == whole + cut
         assert len(vendor.requests) == 1
         assert vendor.requests[0].headers[0] == ("Host", "v")
@@ -161,9 +168,9 @@ async def test_a_caller_that_hangs_up_is_noticed_in_every_window() -> None:
             _, writer = await dial(port)
             writer.write(request_bytes(model, stream=True))
             count = len(vendor.requests)
-            await eventually(lambda n=count: len(vendor.requests) > n)
+            await until(lambda n=count: len(vendor.requests) > n)
             writer.close()
-            await eventually(lambda: vendor.requests[-1].aborted, within_s=1.0)
+            await until(lambda: vendor.requests[-1].aborted, 1.0)
             assert not vendor.requests[-1].answered
         assert vendor.open_connections == 0
 
@@ -172,7 +179,7 @@ async def test_an_answer_that_was_read_is_not_an_abort() -> None:
     async with SimulatedVendor() as vendor:
         port = await vendor.start_tcp()
         await answer_to(port, request_bytes("ok", stream=True))
-        await eventually(lambda: vendor.open_connections == 0)
+        await until(lambda: vendor.open_connections == 0)
         assert not vendor.requests[0].aborted
 
 
@@ -181,7 +188,9 @@ async def test_requests_on_one_connection_are_answered_in_order() -> None:
         port = await vendor.start_tcp()
         models = ("slow-first-byte-30", "ok", "status-500")
         told = await answer_to(
-            port, b"".join(request_bytes(model, close=False) for model in models)
+            port,
+            b"".join(request_bytes(model, close=False) for model in models),
+            silent_after=b" 500 ",
         )
         assert (
             told.index(b"slow-first-byte-30") < told.index(b"answer of ok") < told.index(b" 500 ")
@@ -203,7 +212,7 @@ async def test_a_thousand_streams_at_once_are_cheap_and_leave_nothing_open() -> 
 
             answers = await asyncio.gather(*(one() for _ in range(1000)))
             assert {answer.count(b"word ") for answer in answers} == {20}
-            await eventually(lambda: vendor.open_connections == 0)
+            await until(lambda: vendor.open_connections == 0)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +229,7 @@ async def test_a_thousand_streams_at_once_are_cheap_and_leave_nothing_open() -> 
 )
 async def test_nonsense_is_answered_with_an_error_and_kept(sent: bytes) -> None:
     async with SimulatedVendor() as vendor:
-        told = await answer_to(await vendor.start_tcp(), sent)
+        told = await answer_to(await vendor.start_tcp(), sent, silent_after=b"HTTP/1.1 4")
         assert told.startswith((b"HTTP/1.1 404 ", b"HTTP/1.1 400 "))
         assert vendor.received == sent
 
@@ -234,7 +243,7 @@ async def test_an_endless_head_is_cut_off() -> None:
             while await reader.read(1024):
                 pass
             raise ConnectionResetError
-        await eventually(lambda: vendor.open_connections == 0)
+        await until(lambda: vendor.open_connections == 0)
         writer.close()
 
 
@@ -244,8 +253,8 @@ async def test_the_demo_vendor_writes_down_each_request_body(tmp_path: Path) -> 
     port = await probe.start_tcp()
     await probe.close()
     task = asyncio.create_task(run_vendor("127.0.0.1", port, record))
-    await eventually(record.exists)
-    async with httpx.AsyncClient(trust_env=False) as client:
+    await until(record.exists)
+    async with http_client() as client:
         url = f"http://127.0.0.1:{port}"
         assert (await client.get(f"{url}/health")).json() == {"status": "ok"}
         assert (await client.get(f"{url}/v1/models")).json()["data"][0]["owned_by"] == "simulated"

@@ -18,7 +18,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from conductor.core import Body, Failure, Usage
 from conductor.errors import WorkerError
-from conductor.run.plain import shape_plain
+from conductor.run.plain import held_back, held_back_chunks, shape_plain
 from conductor.run.stream import MAX_CHOICES, ChunkShaper
 from conductor.run.toolcalls import MAX_CALLS
 
@@ -96,6 +96,19 @@ def test_the_official_client_reads_the_same_from_both_modes(name: str) -> None:
     answer, _ = shape_plain(case.upstream_plain, ID, CREATED, MODEL)
     together = essence(assembled_by_the_official_client(chunks))
     expected = essence(answer)
+    assert together["choices"] == expected["choices"]
+    assert together["usage"] == expected["usage"]
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "custom-tool"])
+def test_an_answer_that_was_held_back_is_the_same_later_in_both_modes(name: str) -> None:
+    answer, _ = shape_plain(Case(name).upstream_plain, ID, CREATED, MODEL)
+    later = held_back(answer, MODEL, Usage(100, 23))
+    assert later["choices"] == answer["choices"]
+    assert later["usage"]["total_tokens"] == 123
+    chunks = held_back_chunks(later)
+    check_rules(chunks, True)
+    together, expected = essence(assembled_by_the_official_client(chunks)), essence(later)
     assert together["choices"] == expected["choices"]
     assert together["usage"] == expected["usage"]
 

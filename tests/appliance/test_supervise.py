@@ -19,8 +19,8 @@ import pytest
 
 from conductor.process import supervise
 from conductor.process.supervise import Child, Supervisor
-from support.appliance import until
 from support.processes import dead
+from support.soon import SOON_S, until
 
 FOREVER = "import time; time.sleep(600)"
 DEAF = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); {FOREVER}"
@@ -40,7 +40,7 @@ async def never() -> bool:
     return False
 
 
-def child(code: str, *arguments: object, name: str = "child", stop_s: float = 5.0) -> Child:
+def child(code: str, *arguments: object, name: str = "child", stop_s: float = SOON_S) -> Child:
     argv = [sys.executable, "-S", "-c", code, *map(str, arguments)]
     return Child(name, argv, {"PATH": os.defpath}, at_once, stop_s)
 
@@ -180,16 +180,17 @@ async def test_stopping_in_the_middle_of_a_start_leaves_no_process() -> None:
             for _ in range(turns):
                 await asyncio.sleep(0)
             await supervisor.stop(one)
-    await until(lambda: all(gone(p.pid) for p in psutil.Process().children() if p not in before))
+            assert set(psutil.Process().children()) <= before
 
 
 async def test_stopping_between_two_lives_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervise, "_PAUSES_S", (0.2,))
+    monkeypatch.setattr(supervise, "_PAUSES_S", (600.0,))
     one = child("pass")
+    others = asyncio.all_tasks()
     async with keeping(one) as (supervisor, told):
         await until(lambda: told.all("(again)"))
         await supervisor.stop(one)
-        await asyncio.sleep(0.3)
+        assert asyncio.all_tasks() == others, "something is left that could start it again"
         assert len(told.all(r"(started)")) == 1
         assert supervisor.pid("child") is None
         await supervisor.stop(one)  # harmless
@@ -205,7 +206,7 @@ async def test_readiness_is_asked_for_until_it_comes_or_the_time_is_over() -> No
 
     supervisor = Supervisor(Told())
     ready: Callable[[], Awaitable[bool]] = third_time
-    assert await supervisor.ready(replace(child(""), ready=ready), 5.0)
+    assert await supervisor.ready(replace(child(""), ready=ready), SOON_S)
     assert not await supervisor.ready(replace(child(""), ready=never), 0.1)
 
 
@@ -251,7 +252,7 @@ def test_a_child_whose_supervisor_is_killed_dies_with_it(code: str) -> None:
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    assert dead([child], 2.0)
+    assert dead([child], SOON_S)
 
 
 def test_a_child_whose_supervisor_is_already_dead_does_not_begin() -> None:
@@ -261,7 +262,11 @@ def test_a_child_whose_supervisor_is_already_dead_does_not_begin() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     environment[supervise.PARENT] = "1"  # any process but its parent
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, timeout=20, check=False
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        timeout=SOON_S,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, b"")
 

@@ -36,6 +36,10 @@ from support.processes import (
     site_of,
     up,
 )
+from support.soon import SOON_S
+
+pytestmark = pytest.mark.timeout(300)
+"""It starts whole processes, which a busy machine may give little time."""
 
 ROOT = Path(__file__).parents[2]
 GOOD = {"skill": {"general": 0.95}, "output_tokens_per_s": 80, "source": "declared"}
@@ -121,7 +125,7 @@ def assert_chain_holds(directory: Path) -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=SOON_S,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
@@ -213,7 +217,7 @@ async def test_serve_killed_under_load_comes_back_and_its_record_is_whole(world:
             done, _ = await asyncio.wait(clients, return_when=asyncio.FIRST_COMPLETED)
             done = {client for client in clients if client.done()}
         pid = world.up.kill("serve")
-        async with asyncio.timeout(10):  # nobody is left hanging
+        async with asyncio.timeout(SOON_S):  # nobody is left hanging
             told |= {d for d in await asyncio.gather(*clients) if d is not None}
         await world.up.again("serve", pid)
         await world.api.answers("local-a")

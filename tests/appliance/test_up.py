@@ -16,6 +16,10 @@ from support.appliance import short_directory
 from support.configs import local_worker
 from support.leaving import RawClient
 from support.processes import Api, Up, command, dead, environment, fixed_ports, site_of, up
+from support.soon import SOON_S
+
+pytestmark = pytest.mark.timeout(300)
+"""It starts whole processes, which a busy machine may give little time."""
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,12 +32,12 @@ async def test_two_at_once_and_a_killed_supervisor_and_a_clean_second_start() ->
             family = first.family()
             assert len(family) >= 3
             first.process.kill()
-            assert dead(family, 3.0)
+            assert dead(family, SOON_S)
         with up(directory) as second:
             assert not second.said("ended")
             family = second.family()
             os.killpg(second.process.pid, signal.SIGINT)  # what Ctrl-C at a terminal does
-            assert second.process.wait(20) == 0
+            assert second.process.wait(SOON_S) == 0
             assert dead(family, 0.0)
             assert not second.said("ended"), "a child was told before its time"
 
@@ -44,7 +48,7 @@ def assert_refused(directory: Path, word: str) -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=SOON_S,
         check=False,
     )
     assert done.returncode == 1
@@ -104,4 +108,4 @@ async def test_a_killed_embedded_model_is_missed_aloud_and_loaded_again() -> Non
             family = running.family()
             assert len(family) >= 4
             running.process.kill()
-            assert dead(family, 3.0)
+            assert dead(family, SOON_S)

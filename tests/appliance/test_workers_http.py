@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import tempfile
@@ -17,6 +18,7 @@ import pytest
 from conductor.core import Call, Failure, TcpEndpoint, UnixEndpoint, Worker
 from conductor.errors import WorkerError
 from conductor.workers import address
+from conductor.workers.connection import Connection
 from conductor.workers.http import HttpCaller
 from support.rawpeer import (
     ANSWER,
@@ -40,6 +42,10 @@ from support.rawpeer import (
     then_close,
     then_silence,
 )
+from support.soon import SOON_S, until
+
+AT_ONCE_S = 1.0
+"""What the product promises."""
 
 
 @pytest.fixture
@@ -69,6 +75,10 @@ async def failure_of(script: Any, *, stream: bool = False, **limits: float) -> W
         error = await failing(caller, local_worker(peer.endpoint, **limits), request(stream=stream))
     await caller.close()
     return error
+
+
+def client_connections() -> set[Connection]:
+    return {thing for thing in gc.get_objects() if isinstance(thing, Connection)}
 
 
 def open_files() -> int:
@@ -365,15 +375,18 @@ async def test_bytes_that_come_unasked_on_a_kept_connection_answer_no_request(ca
     async def script(peer: Peer, reader, writer) -> None:
         await peer.read_request(reader)
         writer.write(plain())
-        await asyncio.sleep(0.01)
+        await answered.wait()
+        answered.clear()
         writer.write(plain(b'{"choices":[{"message":{"content":"smuggled"}}]}'))
         await peer.wait_hang_up(reader)
 
+    answered, others = asyncio.Event(), client_connections()
     async with serving(script) as peer:
         for _ in range(2):
             answer = await ask(caller, local_worker(peer.endpoint), request())
             assert answer == orjson.loads(ANSWER)
-            await asyncio.sleep(0.05)
+            answered.set()
+            await until(lambda: not all(one.clean for one in client_connections() - others))
         assert peer.connections == 2
 
 
@@ -404,7 +417,7 @@ async def test_an_idle_connection_is_closed_before_the_worker_would(caller, monk
     monkeypatch.setattr(address, "KEEP_ALIVE_S", 0.05)
     async with serving(answering(plain())) as peer:
         await ask(caller, local_worker(peer.endpoint), request())
-        await asyncio.wait_for(peer.hung_up.wait(), 5)
+        await until(peer.hung_up.is_set)
 
 
 @pytest.mark.parametrize("how", ["no such file", "nobody listens", "no such port"])
@@ -429,7 +442,7 @@ async def test_two_hundred_calls_at_once_wait_for_room_in_a_backlog_of_one(calle
         await writer.drain()
 
     async with serving(script, unix=True, backlog=1) as peer:
-        worker = local_worker(peer.endpoint)
+        worker = local_worker(peer.endpoint, connect_s=SOON_S)
         answers = await asyncio.gather(*(ask(caller, worker, request()) for _ in range(200)))
     assert len(answers) == 200
 
@@ -449,12 +462,11 @@ async def test_a_backlog_that_stays_full_ends_as_a_connect_timeout(caller):
 async def test_a_thousand_streams_at_once_leave_no_connection_open(caller):
     before = open_files()
     async with serving(then_close(STREAM), unix=True) as peer:
-        worker = local_worker(peer.endpoint)
+        worker = local_worker(peer.endpoint, connect_s=SOON_S)
         calls = (ask(caller, worker, request(stream=True)) for _ in range(1000))
         assert all(len(chunks) == 2 for chunks in await asyncio.gather(*calls))
         await caller.close()
-    await asyncio.sleep(0.05)
-    assert open_files() <= before + 1
+    await until(lambda: open_files() <= before + 1)
 
 
 async def test_running_out_of_files_is_no_fault_of_the_worker(caller, monkeypatch):
@@ -492,18 +504,23 @@ async def test_a_slow_reader_holds_the_worker_back_instead_of_filling_memory(cal
 
 
 @pytest.mark.parametrize(
-    ("pieces", "stream", "failure"),
+    ("pieces", "stream", "timer", "failure"),
     [
-        ([], False, Failure.FIRST_BYTE_TIMEOUT),
-        ([b"HTTP/1.1 200 OK\r\n"], False, Failure.FIRST_BYTE_TIMEOUT),
-        ([SSE], True, Failure.FIRST_BYTE_TIMEOUT),
-        ([SSE, event(CHUNK)], True, Failure.IDLE_TIMEOUT),
-        ([JSON + b"Content-Length: 80\r\n\r\n" + ANSWER[:9]], False, Failure.IDLE_TIMEOUT),
+        ([], False, "first_byte_s", Failure.FIRST_BYTE_TIMEOUT),
+        ([b"HTTP/1.1 200 OK\r\n"], False, "first_byte_s", Failure.FIRST_BYTE_TIMEOUT),
+        ([SSE], True, "first_byte_s", Failure.FIRST_BYTE_TIMEOUT),
+        ([SSE, event(CHUNK)], True, "idle_s", Failure.IDLE_TIMEOUT),
+        (
+            [JSON + b"Content-Length: 80\r\n\r\n" + ANSWER[:9]],
+            False,
+            "idle_s",
+            Failure.IDLE_TIMEOUT,
+        ),
     ],
 )
-async def test_silence_ends_by_the_timer_that_belongs_to_it(pieces, stream, failure):
-    script = then_silence(*pieces)
-    error = await failure_of(script, stream=stream, first_byte_s=0.1, idle_s=0.1)
+async def test_silence_ends_by_the_timer_that_belongs_to_it(pieces, stream, timer, failure):
+    """The others are as long as they are by default."""
+    error = await failure_of(then_silence(*pieces), stream=stream, **{timer: 0.1})
     assert error.failure is failure
 
 
@@ -517,8 +534,8 @@ async def test_a_worker_that_never_stops_ends_by_the_total_timer(caller):
             await asyncio.sleep(0.02)
 
     async with serving(script) as peer:
-        worker = local_worker(peer.endpoint, idle_s=5.0)
-        error = await failing(caller, worker, request(stream=True, total_s=0.2))
+        worker = local_worker(peer.endpoint)
+        error = await failing(caller, worker, request(stream=True, total_s=0.5))
         assert (error.failure, error.began) == (Failure.TOTAL_TIMEOUT, True)
         error = await failing(
             caller, local_worker(peer.endpoint, total_s=0.2), request(stream=True)
@@ -543,14 +560,14 @@ async def test_comments_keep_a_stream_alive(caller):
     async def script(peer: Peer, reader, writer) -> None:
         await peer.read_request(reader)
         writer.write(SSE)
-        for _ in range(6):
+        for _ in range(25):
             writer.write(chunked(b": still loading\n\n"))
             await asyncio.sleep(0.05)
         writer.write(event(LAST) + event(b"[DONE]") + chunked(b""))
         await writer.drain()
 
     async with serving(script) as peer:
-        worker = local_worker(peer.endpoint, first_byte_s=0.2, idle_s=0.2)
+        worker = local_worker(peer.endpoint, first_byte_s=1.0, idle_s=1.0)
         assert len(await ask(caller, worker, request(stream=True))) == 1
 
 
@@ -562,10 +579,10 @@ async def test_comments_keep_a_stream_alive(caller):
 async def test_a_cancelled_call_hangs_up_at_once(caller, pieces, unix):
     async with serving(then_silence(*pieces), unix=unix) as peer:
         call = asyncio.create_task(ask(caller, local_worker(peer.endpoint), request(stream=True)))
-        await asyncio.wait_for(peer.asked.wait(), 5)
+        await peer.asked.wait()
         await asyncio.sleep(0.02)
         call.cancel()
-        await asyncio.wait_for(peer.hung_up.wait(), 1)
+        await until(peer.hung_up.is_set, AT_ONCE_S)
         with pytest.raises(asyncio.CancelledError):
             await call
 
@@ -575,14 +592,14 @@ async def test_leaving_the_context_in_the_middle_hangs_up_at_once(caller):
         async with caller.call(local_worker(peer.endpoint), request(stream=True)) as reply:
             async for _ in reply.events():
                 break
-        await asyncio.wait_for(peer.hung_up.wait(), 1)
+        await until(peer.hung_up.is_set, AT_ONCE_S)
 
 
 async def test_leaving_without_reading_hangs_up_at_once(caller):
     async with serving(then_silence(SSE)) as peer:
         async with caller.call(local_worker(peer.endpoint), request(stream=True)):
             pass
-        await asyncio.wait_for(peer.hung_up.wait(), 1)
+        await until(peer.hung_up.is_set, AT_ONCE_S)
 
 
 async def test_nothing_more_of_a_long_body_is_sent_once_the_call_is_cancelled(caller):
@@ -602,7 +619,7 @@ async def test_nothing_more_of_a_long_body_is_sent_once_the_call_is_cancelled(ca
         await asyncio.sleep(0.1)
         call.cancel()
         begin_reading.set()
-        await asyncio.wait_for(peer.hung_up.wait(), 1)
+        await until(peer.hung_up.is_set, AT_ONCE_S)
         with pytest.raises(asyncio.CancelledError):
             await call
     assert received < len(body) // 2
@@ -613,8 +630,10 @@ async def test_an_early_refusal_is_read_though_the_body_was_not(caller):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(status("413 Too Large", b"{}"))
         await writer.drain()
-        await asyncio.sleep(0.05)
+        await read.wait()
 
+    read = asyncio.Event()
     async with serving(script) as peer:
         error = await failing(caller, local_worker(peer.endpoint), request(body=b"x" * (8 << 20)))
+        read.set()
     assert error.failure is Failure.BAD_REQUEST

@@ -9,7 +9,6 @@ vendor; a worker's model name selects its behaviour (see `conductor.simulated.be
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -32,7 +31,9 @@ from conductor.egress.providers import LiteLLMProvider
 from conductor.planner.default import DefaultEngine
 from conductor.secretrefs import Secret
 from conductor.simulated.vendor import SimulatedVendor
+from support.clients import http_client, openai_client
 from support.configs import KEY, TRUSTED_KEY, Tree, local_worker, remote_worker, small_site
+from support.soon import until
 
 IBAN = "IT60X0542811101000000123456"
 LOCAL, REMOTE = "local-a", "remote-a"
@@ -59,15 +60,14 @@ class Box:
 
     def client(self, key: str = KEY, **more: Any) -> AsyncOpenAI:
         """The official client, without its own retries; closed with the box."""
-        more.setdefault("max_retries", 0)
-        client = AsyncOpenAI(base_url=f"{self.url}/v1", api_key=key, **more)
+        client = openai_client(f"{self.url}/v1", key, **more)
         self._clients.append(client)
         return client
 
     def http(self, key: str = KEY) -> httpx.AsyncClient:
         """A plain HTTP client with the key set; closed with the box."""
         headers = {"Authorization": f"Bearer {key}"}
-        client = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=30)
+        client = http_client(self.url, headers=headers)
         self._clients.append(client)
         return client
 
@@ -154,15 +154,6 @@ async def egress_of(site: Site) -> AsyncIterator[None]:
         socket = site.appliance.paths.egress_socket
         async with egress.serving(socket, service, drain_s=0.1):
             yield
-
-
-async def until(condition: Any, limit_s: float = 5.0) -> None:
-    """Wait until `condition()` is true; fails the test when it is not within `limit_s`."""
-    deadline = asyncio.get_running_loop().time() + limit_s
-    while not condition():
-        if asyncio.get_running_loop().time() > deadline:
-            raise AssertionError("what the test waits for did not happen")
-        await asyncio.sleep(0.01)
 
 
 __all__ = ["CLEAN", "DefaultEngine", "IBAN", "TRUSTED_KEY", "Box", "appliance", "until"]

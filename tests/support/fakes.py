@@ -31,10 +31,12 @@ from conductor.planner.engine import Planned
 from conductor.run.attempts import Attempts
 from conductor.run.budget import Budget
 from conductor.run.conduct import Conduct
-from conductor.run.executor import Executor, Job, Run
-from conductor.run.intake import Intake
+from conductor.run.executor import Executor
+from conductor.run.intake import Drafted, Intake
+from conductor.run.job import Job, Round, Run
 from conductor.run.permits import PermitDesk
-from conductor.settings import Key, RequestLimits
+from conductor.run.rounds import Rounds
+from conductor.settings import CostWeights, Key, RequestLimits
 from conductor.workers.pool import Pool
 from support.configs import Tree, local_worker, remote_worker, small_site
 
@@ -236,11 +238,13 @@ class FakeDesk:
 
 
 class FakePlanner:
-    """Answers every question with one plan, or with `PlanError` when there is none."""
+    """Answers every question with one plan, or with `PlanError` when there is none. `script` says
+    otherwise for as many questions: a plan, and whether its answers are to be looked at."""
 
     def __init__(self, plan: str | None, alternates: tuple[int, ...] = ()) -> None:
         self.plan_text = plan
         self.alternates = alternates
+        self.script: list[tuple[str, bool]] = []
         self.asked: list[PlanRequest] = []
         self.gate: asyncio.Event | None = None
 
@@ -248,9 +252,10 @@ class FakePlanner:
         self.asked.append(request)
         if self.gate is not None:
             await self.gate.wait()
-        if self.plan_text is None:
+        text, look = self.script.pop(0) if self.script else (self.plan_text, False)
+        if text is None:
             raise PlanError("no plan")
-        return Planned(parse(self.plan_text), "fake", self.alternates)
+        return Planned(parse(text, len(request.heard)), "fake", self.alternates, look=look)
 
 
 # -- all together -----------------------------------------------------------------------------
@@ -303,12 +308,10 @@ class Kit:
             answer_id="chatcmpl-d1",
             created=7,
             label=self.label(label),
-            candidates=tuple(workers),
-            planned=Planned(parse(plan), "fake", alternates),
             budget=Budget(self.limits, asyncio.get_running_loop().time),
-            durable=durable,
         )
-        return Run(job)
+        drafted = Drafted(tuple(workers), Planned(parse(plan), "fake", alternates))
+        return Run(job, [Round(job.label, drafted, durable)])
 
 
 def chat(**fields: Any) -> ChatRequest:
@@ -334,9 +337,10 @@ def kit(
     held: bool | frozenset[str] = False,
     broken: frozenset[str] = frozenset(),
     budget_usd: float | None = None,
+    policy: Tree | None = None,
 ) -> Kit:
     """By default two local workers, `a` and `b`, and two remote ones, `x` and `y`."""
-    site = small_site(directory, workers=workers or four_workers())
+    site = small_site(directory, workers=workers or four_workers(), policy=policy)
     diary: Diary = []
     caller, audit = FakeCaller(acts or {}, diary), FakeAudit(diary, held=held, broken=broken)
     desk, planner = FakeDesk(diary), FakePlanner(plan, alternates)
@@ -357,12 +361,16 @@ def kit(
         pool=pool,
         scanner=scanner,
         planner=cast(PlannerClient, planner),
-        max_steps=5,
+        limits=limits,
+        cost_weights=CostWeights(),
+    )
+    rounds = Rounds(
+        policy=site.policy, intake=intake, executor=executor, audit=log, metrics=metrics
     )
     conduct = Conduct(
         policy=site.policy,
         intake=intake,
-        executor=executor,
+        rounds=rounds,
         audit=log,
         ledger=ledger,
         metrics=metrics,

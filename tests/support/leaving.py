@@ -9,10 +9,10 @@ import struct
 from contextlib import suppress
 from typing import Any
 
-import httpx
-
 from support.appliance import CLEAN, Box
+from support.clients import http_client
 from support.configs import KEY
+from support.soon import SOON_S
 
 FIN, RST = "FIN", "RST"
 
@@ -44,7 +44,7 @@ class RawClient:
 
     async def until(self, wanted: bytes) -> None:
         """Read until `wanted` has come."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(SOON_S):
             while wanted not in self.text:
                 data = await self._reader.read(65_536)
                 assert data, f"closed before {wanted!r} came, after {self.text!r}"
@@ -52,7 +52,7 @@ class RawClient:
 
     async def rest(self) -> bytes:
         """Everything up to the end of the connection; a reset is an end, too."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(SOON_S):
             with suppress(ConnectionError):
                 while data := await self._reader.read(65_536):
                     self.text += data
@@ -61,7 +61,7 @@ class RawClient:
 
     async def whole_answer(self, end: bytes) -> bytes:
         """All that comes up to `end` within the body, or to the end of the connection."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(SOON_S):
             with suppress(ConnectionError):
                 while end not in self.text.partition(b"\r\n\r\n")[2]:
                     data = await self._reader.read(65_536)
@@ -79,15 +79,14 @@ class RawClient:
         self._writer.close()
         return int(head.split()[1]), json.loads(body)["error"]["code"]
 
-    def leave(self, way: str = FIN) -> float:
-        """Close the socket; returns the moment, on the loop's clock."""
+    def leave(self, way: str = FIN) -> None:
+        """Close the socket."""
         if way == RST:
             sock = self._writer.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self._writer.transport.abort()
         else:
             self._writer.close()
-        return asyncio.get_running_loop().time()
 
 
 def records(box: Box, event: str) -> list[dict[str, Any]]:
@@ -102,7 +101,7 @@ def records(box: Box, event: str) -> list[dict[str, Any]]:
 
 async def metrics(box: Box) -> dict[str, float]:
     """Every sample of `/metrics`, by its text form."""
-    async with httpx.AsyncClient() as client:
+    async with http_client() as client:
         text = (await client.get(f"{box.admin_url}/metrics")).text
     rows = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
     return {name: float(value) for name, _, value in rows}

@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,8 +17,9 @@ import aiohttp
 
 from conductor.core import PlanRequest
 from conductor.plan.language import parse
-from conductor.planner.engine import Planned
+from conductor.planner.engine import Insight, Planned
 from conductor.process.unixsocket import listening
+from support.soon import SOON_S
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,10 +36,13 @@ def socket_folder() -> Iterator[Path]:
 
 @dataclass
 class FakeEngine:
-    """An engine that answers `text`, after `gate` opens if there is one, or raises `error`."""
+    """An engine that answers `text`, in whatever round, after `gate` opens if there is one, or
+    raises `error`."""
 
     text: str = "0 q -\n"
     name: str = "fake"
+    look: bool = False
+    insight: Insight | None = None
     error: Exception | None = None
     is_ready: bool = True
     gate: asyncio.Event | None = None
@@ -64,7 +68,8 @@ class FakeEngine:
             self.running -= 1
         if self.error is not None:
             raise self.error
-        return Planned(parse(self.text), self.name)
+        plan = parse(self.text, len(request.heard))
+        return Planned(plan, self.name, look=self.look, insight=self.insight)
 
 
 @dataclass
@@ -151,17 +156,10 @@ async def planner_process(socket: Path, engine: str = "default") -> AsyncIterato
 
 
 async def until_ready(socket: Path) -> None:
-    """Wait for a planner to be ready, 20 s at most."""
-    async with asyncio.timeout(20):
+    """Wait for a planner to be ready."""
+    async with asyncio.timeout(SOON_S):
         while await get(socket, "/readyz") != 200:  # noqa: ASYNC110  nothing else tells
             await asyncio.sleep(0.02)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Wait for something that no event tells, 10 s at most."""
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 async def get(socket: Path, path: str) -> int | None:

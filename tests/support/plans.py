@@ -7,9 +7,17 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from conductor.core import Candidate, Card, PlanRequest, Preference, Price
+from conductor.core import Candidate, Card, Heard, PlanRequest, Preference, Price
 from conductor.errors import PlanError
-from conductor.plan.language import MAX_STEPS, Access, Builtin, Plan, Step
+from conductor.plan.language import (
+    MAX_STEPS,
+    MAX_TOTAL_STEPS,
+    Access,
+    Builtin,
+    Plan,
+    Step,
+    resolve,
+)
 from conductor.plan.validate import Head, Mask, PlanPool, Unmasked, validate
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "plans"
@@ -49,6 +57,12 @@ def request(
     return PlanRequest("r-1", question, candidates or (candidate(),), tokens, preference)
 
 
+def heard(*answers: str, workers: tuple[int | None, ...] = ()) -> tuple[Heard, ...]:
+    """What steps 0, 1, ... answered, one worker after the other unless `workers` says who."""
+    said = zip(workers or range(len(answers)), answers, strict=True)
+    return tuple(Heard(step, worker, text, len(text)) for step, (worker, text) in enumerate(said))
+
+
 # -- plans ------------------------------------------------------------------------------------
 
 _CHARACTERS = st.characters(
@@ -68,25 +82,26 @@ subtasks = st.one_of(
 
 
 @st.composite
-def accesses(draw: st.DrawFn, index: int) -> Access:
+def accesses(draw: st.DrawFn, number: int) -> Access:
     if draw(st.integers(0, 4)) == 0:
         return Access(everything=True)
-    steps = [step for step in range(index) if draw(st.booleans())]
-    return Access(draw(st.booleans()), tuple(steps))
+    steps = draw(st.sets(st.integers(0, number - 1))) if number else set()
+    return Access(draw(st.booleans()), tuple(sorted(steps)))
 
 
 @st.composite
-def steps(draw: st.DrawFn, index: int, workers: int) -> Step:
+def steps(draw: st.DrawFn, number: int, workers: int) -> Step:
     worker = draw(st.one_of(st.integers(0, workers - 1), st.sampled_from(Builtin)))
     text = draw(subtasks) if isinstance(worker, int) or draw(st.integers(0, 5)) == 0 else ""
-    return Step(worker, draw(accesses(index)), text)
+    return Step(worker, draw(accesses(number)), text)
 
 
 @st.composite
 def plans(draw: st.DrawFn, workers: int = 12) -> Plan:
-    """Any plan of the language, whether or not it fits a pool."""
+    """Any plan of the language, of any round, whether or not it fits a pool."""
     length = draw(st.integers(0, MAX_STEPS))
-    return Plan(tuple(draw(steps(index, workers)) for index in range(length)))
+    first = draw(st.one_of(st.just(0), st.integers(0, MAX_TOTAL_STEPS - length)))
+    return Plan(tuple(draw(steps(first + place, workers)) for place in range(length)), first)
 
 
 # -- pools ------------------------------------------------------------------------------------
@@ -137,33 +152,45 @@ masks: st.SearchStrategy[Mask] = st.one_of(
     st.just(NobodyAfterRedaction()),
 )
 
-pools = st.builds(
-    PlanPool,
-    workers=st.integers(0, 12),
-    builtins=st.frozensets(st.sampled_from(Builtin)),
-    max_steps=st.integers(1, MAX_STEPS),
-    may_stop=st.booleans(),
-    mask=masks,
-)
+
+@st.composite
+def pools(draw: st.DrawFn) -> PlanPool:
+    """Pools of first and further rounds."""
+    rounds_before = draw(st.one_of(st.just(0), st.integers(0, MAX_TOTAL_STEPS)))
+    may_stop = draw(st.booleans()) or rounds_before == MAX_TOTAL_STEPS
+    most = min(MAX_STEPS, MAX_TOTAL_STEPS - rounds_before)
+    earlier = [draw(steps(number, 12)) for number in range(rounds_before)]
+    return PlanPool(
+        workers=draw(st.integers(0, 12)),
+        builtins=draw(st.frozensets(st.sampled_from(Builtin))),
+        max_steps=draw(st.integers(0 if may_stop else 1, most)),
+        max_calls=draw(st.one_of(st.just(MAX_STEPS), st.integers(0, MAX_STEPS))),
+        may_stop=may_stop,
+        earlier=tuple(
+            Head(step.worker, resolve(step.access, number), bool(step.subtask))
+            for number, step in enumerate(earlier)
+        ),
+        mask=draw(masks),
+    )
 
 
 @st.composite
 def fitting(draw: st.DrawFn) -> tuple[Plan, PlanPool]:
     """A pool and a plan that fits it, by the validator's word; the plan may be empty."""
-    pool = draw(pools)
+    pool = draw(pools())
     chosen: tuple[Step, ...] = ()
-    for _ in range(10):
-        step = draw(steps(len(chosen), max(1, pool.workers)))
-        if len(chosen) < MAX_STEPS and _may_follow(chosen, step, pool):
+    for _ in range(10 if pool.max_steps else 0):
+        step = draw(steps(pool.first + len(chosen), max(1, pool.workers)))
+        if len(chosen) < pool.max_steps and _may_follow(chosen, step, pool):
             chosen = (*chosen, step)
     while chosen and chosen[-1].worker is Builtin.REDACT:
         chosen = chosen[:-1]
-    return Plan(chosen), pool
+    return Plan(chosen, pool.first), pool
 
 
 def _may_follow(chosen: tuple[Step, ...], step: Step, pool: PlanPool) -> bool:
     try:
-        validate(Plan((*chosen, step)), pool)
+        validate(Plan((*chosen, step), pool.first), pool)
     except PlanError as fault:
         return "is no answer" in str(fault)  # a redaction, which a later step may still use
     return True

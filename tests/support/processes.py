@@ -12,17 +12,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 
+from support.clients import http_client
 from support.configs import KEY, Tree, write_site
+from support.soon import SOON_S, until, until_now
 
 VENDOR_KEY = "vk-simulated-0123456789"
-START_S = 60.0
+START_S = 90.0
+"""For a whole start, or a part of it, on a machine with much else to do."""
 
 
 def command(*words: str) -> list[str]:
@@ -82,15 +85,11 @@ class Up:
         """The lines that match."""
         return [line for line in self.lines if re.search(pattern, line)]
 
-    def wait_for(self, pattern: str, limit_s: float = START_S) -> str:
-        """Block until a line matches."""
-        clock = threading.Event()
-        for _ in range(int(limit_s / 0.02)):
-            if found := self.said(pattern):
-                return found[0]
-            assert self.process.poll() is None or clock.wait(0.2), self.lines
-            clock.wait(0.02)
-        raise AssertionError(f"never said {pattern}: {self.lines}")
+    def wait_for(self, pattern: str) -> str:
+        """Block until a line matches, or until it can say no more."""
+        until_now(lambda: self.said(pattern) or not self._reader.is_alive(), START_S)
+        assert self.said(pattern), f"never said {pattern}: {self.lines}"
+        return self.said(pattern)[0]
 
     def pid(self, name: str) -> int:
         """The process id of the child of that name, the latest one."""
@@ -106,23 +105,23 @@ class Up:
         os.kill(pid, signal.SIGKILL)
         return pid
 
-    async def again(self, name: str, not_pid: int, limit_s: float = 20.0) -> int:
+    async def again(self, name: str, not_pid: int) -> int:
         """Wait until a child has been started anew; returns its new id."""
-        await until(lambda: self.pid(name) != not_pid, limit_s)
+        await until(lambda: self.pid(name) != not_pid)
         return self.pid(name)
 
-    def end(self, signal_number: int = signal.SIGTERM, limit_s: float = 20.0) -> int:
+    def end(self, signal_number: int = signal.SIGTERM) -> int:
         """Ask it to stop; returns its exit code."""
         self.process.send_signal(signal_number)
-        return self.process.wait(limit_s)
+        return self.process.wait(SOON_S)
 
     def close(self) -> None:
         """For every way out of a test: nothing of it is left running."""
         family = self.family() if self.process.poll() is None else []
         self.process.kill()
         self.process.wait()
-        psutil.wait_procs(family, timeout=5)
-        self._reader.join(5)
+        dead(family, SOON_S)
+        self._reader.join(SOON_S)
         assert self.process.stdout is not None
         self.process.stdout.close()
 
@@ -140,24 +139,16 @@ def up(directory: Path, **env: str) -> Iterator[Up]:
 
 def dead(processes: Sequence[psutil.Process], limit_s: float) -> bool:
     """Whether all of them end in time (or are no more than entries in a table)."""
-    _, alive = psutil.wait_procs(processes, timeout=limit_s)
-    return all(_zombie(process) for process in alive)
+    with suppress(AssertionError):
+        until_now(lambda: all(map(_ended, processes)), limit_s)
+    return all(map(_ended, processes))
 
 
-def _zombie(process: psutil.Process) -> bool:
+def _ended(process: psutil.Process) -> bool:
     try:
-        return process.status() == psutil.STATUS_ZOMBIE
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-async def until(condition: Callable[[], Any], limit_s: float = 10.0) -> None:
-    """Wait until `condition()` is true; fails the test when it is not within `limit_s`."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + limit_s
-    while not condition():
-        assert loop.time() < deadline, "what the test waits for did not happen"
-        await asyncio.sleep(0.02)
 
 
 class Api:
@@ -166,10 +157,8 @@ class Api:
     def __init__(self, port: int, admin_port: int) -> None:
         self.port = port
         headers = {"Authorization": f"Bearer {KEY}"}
-        self._api = httpx.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=30
-        )
-        self._admin = httpx.AsyncClient(base_url=f"http://127.0.0.1:{admin_port}", timeout=5)
+        self._api = http_client(f"http://127.0.0.1:{port}", headers=headers)
+        self._admin = http_client(f"http://127.0.0.1:{admin_port}")
 
     async def __aenter__(self) -> Api:
         return self
@@ -195,7 +184,7 @@ class Api:
     async def worker(self, name: str) -> Any:
         return next(w for w in (await self.status())["workers"] if w["id"] == name)
 
-    async def until(self, condition: Callable[[], Any], limit_s: float = 20.0) -> None:
+    async def until(self, condition: Callable[[], Any], limit_s: float = START_S) -> None:
         """Wait until the coroutine function `condition` gives true; a closed port is a no."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit_s

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from typing import Any
 
 import httpx
+from aiohttp.web_protocol import RequestHandler
 from prometheus_client.parser import text_string_to_metric_families
 
 from conductor.audit.segments import read_since
 from support.appliance import Box
+from support.clients import http_client
 from support.configs import KEY
+from support.soon import SOON_S, until
 
 CHAT = "/v1/chat/completions"
 HELLO = [{"role": "user", "content": "hello"}]
@@ -56,7 +60,7 @@ async def exchange(box: Box, *pieces: bytes, pause_s: float = 0.02) -> bytes:
             await asyncio.sleep(pause_s)
         received = b""
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(SOON_S):
                 while data := await reader.read(1 << 16):
                     received += data
                     if _complete(received):
@@ -76,6 +80,12 @@ def _complete(received: bytes) -> bool:
         if line.startswith(b"content-length:"):
             return len(body) >= int(line.partition(b":")[2])
     return False
+
+
+def connections() -> list[RequestHandler[Any]]:
+    """The API's side of every open connection."""
+    found = [thing for thing in gc.get_objects() if isinstance(thing, RequestHandler)]
+    return [connection for connection in found if connection.transport is not None]
 
 
 def events(text: str) -> list[Any]:
@@ -104,7 +114,7 @@ def content(chunks: list[Any]) -> str:
 
 async def metrics(box: Box) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """Every sample of the admin listener's `/metrics`."""
-    async with httpx.AsyncClient() as client:
+    async with http_client() as client:
         text = (await client.get(f"{box.admin_url}/metrics")).text
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
@@ -124,3 +134,9 @@ def audit(box: Box, event: str) -> list[dict[str, Any]]:
     """The audit records of one kind, oldest first."""
     records = read_since(box.site.appliance.paths.audit, "2000-01-01")
     return [record for record in records if record.get("event") == event]
+
+
+async def ended(box: Box, count: int = 1) -> list[dict[str, Any]]:
+    """The outcomes of `count` requests, once all of them are over and counted."""
+    await until(lambda: len(audit(box, "outcome")) >= count and box.server.door.inside == 0)
+    return audit(box, "outcome")

@@ -27,6 +27,7 @@ from conductor.api.middleware import (
     OUTPUT_TOKENS,
     WORKERS_S,
     Door,
+    declared_cost_weight,
     declared_label,
 )
 from conductor.chat.request import ChatRequest
@@ -41,9 +42,10 @@ from conductor.errors import (
 )
 from conductor.labels import Lattice
 from conductor.logs import error_name
-from conductor.run.conduct import Conduct, Conducted, plan_text, step_facts
-from conductor.run.executor import Answer
+from conductor.run.conduct import Conduct, Conducted
+from conductor.run.facts import round_facts, step_facts
 from conductor.run.failover import TIMEOUTS
+from conductor.run.job import Answer
 
 KEEP_ALIVE_S = 5.0
 
@@ -123,8 +125,15 @@ class ChatHandler:
         return out.response
 
     def _answer(self, ask: _Ask) -> AbstractAsyncContextManager[Answer]:
-        declared = declared_label(ask.request)
-        return self._conduct.answer(ask.state, ask.chat, ask.raw, ask.request[KEY], declared)
+        request = ask.request
+        return self._conduct.answer(
+            ask.state,
+            ask.chat,
+            ask.raw,
+            request[KEY],
+            declared_label(request),
+            declared_cost_weight(request),
+        )
 
     async def _failed(self, out: _Stream, state: Conducted, error: Exception) -> None:
         """Before anything was sent: let the envelope be sent. After: one in-band error, no DONE."""
@@ -155,23 +164,28 @@ class ChatHandler:
         headers = {"x-conductor-decision": state.decision_id}
         if state.judged is not None:
             headers["x-conductor-label"] = self._lattice.show(state.judged.label)
-        if state.drafted is not None:
-            planned = state.drafted.planned
-            headers["x-conductor-engine"] = f"{planned.engine}@{planned.where}"
+        drafted = state.run.round.drafted if state.run is not None else state.drafted
+        if drafted is not None:
+            headers["x-conductor-engine"] = f"{drafted.planned.engine}@{drafted.planned.where}"
         if state.run is not None and state.run.answered_by:
             headers["x-conductor-model"] = state.run.answered_by
+            headers["x-conductor-rounds"] = str(len(state.run.rounds))
         return headers
 
     def _trace(self, state: Conducted) -> Body:
         """Plan and accounting, for a client that asked with `x-conductor-trace: true`."""
-        if state.run is None or state.drafted is None or state.judged is None:
+        if state.run is None or state.judged is None:
             return {}
+        rounds = round_facts(state.run, self._lattice)
         return {
             "label": self._lattice.show(state.judged.label),
             "permitted": [worker.id for worker in state.judged.permitted],
-            "plan": plan_text(state.drafted),
-            "engine": state.drafted.planned.engine,
+            "plan": rounds[0]["plan"],
+            "engine": rounds[0]["engine"],
+            "rounds": rounds,
             "steps": step_facts(state.run, self._lattice),
+            "answer_step": state.run.answer_step,
+            "stood_in_for": state.run.stood_in_for or None,
             "cost_usd": round(state.run.cost_usd, 6),
         }
 

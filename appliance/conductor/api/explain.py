@@ -6,14 +6,14 @@ from aiohttp import web
 
 from conductor.api.bodies import BodyGate, parsed
 from conductor.api.envelope import REQUEST_ID, json_response
-from conductor.api.middleware import KEY, MODEL, declared_label
+from conductor.api.middleware import KEY, MODEL, declared_cost_weight, declared_label
 from conductor.chat.request import ChatRequest
 from conductor.core import Body
 from conductor.errors import ApiError
 from conductor.labels import Lattice
 from conductor.plan.language import show
-from conductor.run.conduct import plan_text
-from conductor.run.intake import Intake
+from conductor.run.facts import plan_text
+from conductor.run.intake import Drafted, Intake, Judged
 from conductor.settings import Key
 
 
@@ -29,9 +29,15 @@ class ExplainHandler:
         async with self._gate.body(request) as raw:
             chat = await parsed(raw)
             request[MODEL] = chat.model
-            declared = declared_label(request)
             body = await explain(
-                self._intake, self._lattice, chat, raw, request[KEY], declared, request[REQUEST_ID]
+                self._intake,
+                self._lattice,
+                chat,
+                raw,
+                request[KEY],
+                declared_label(request),
+                request[REQUEST_ID],
+                declared_cost_weight(request),
             )
         return json_response(request, body)
 
@@ -44,9 +50,11 @@ async def explain(
     key: Key,
     declared: str | None,
     request_id: str,
+    cost_weight: str | None = None,
 ) -> Body:
-    """Label, evidence as counts, a verdict for every worker, and the plan or why there is none."""
-    judged = await intake.judge(chat, raw, key, declared)
+    """Label, evidence as counts, a verdict for every worker, and the first round's plan with what
+    its engine saw and estimated, or why there is none."""
+    judged = await intake.judge(chat, raw, key, declared, cost_weight)
     body: Body = {
         "object": "conductor.plan",
         "model": chat.model,
@@ -56,16 +64,8 @@ async def explain(
         ],
         "unscanned": list(judged.scan.unscanned),
         "ignored_fields": list(chat.ignored),
-        "verdicts": [
-            {
-                "worker": worker,
-                "decision": "allow" if verdict.allow else "deny",
-                "rule": verdict.rule,
-                "position": verdict.position.rpartition("/")[2],  # no path of this machine
-                "reason": verdict.reason,
-            }
-            for worker, verdict in judged.verdicts.items()
-        ],
+        "verdicts": _verdicts(judged),
+        "cost_weight": judged.cost_weight,
     }
     try:
         drafted = await intake.draft(chat, judged, request_id)
@@ -77,7 +77,56 @@ async def explain(
         "engine": planned.engine,
         "engine_where": planned.where,
         "candidates": [worker.id for worker in drafted.candidates],
+        "cards": _cards(drafted),
         "plan": plan_text(drafted),
         "plan_text": show(planned.plan),
+        "look": drafted.look,
         "alternates": [drafted.candidates[ordinal].id for ordinal in planned.alternates],
+        "estimates": _estimates(drafted),
+    }
+
+
+def _verdicts(judged: Judged) -> list[Body]:
+    return [
+        {
+            "worker": worker,
+            "decision": "allow" if verdict.allow else "deny",
+            "rule": verdict.rule,
+            "position": verdict.position.rpartition("/")[2],  # no path of this machine
+            "reason": verdict.reason,
+        }
+        for worker, verdict in judged.verdicts.items()
+    ]
+
+
+def _cards(drafted: Drafted) -> list[Body]:
+    """Every candidate as the engine saw it, with the name that it did not see, and what it thought
+    of it: null where it gave no insight or was not shown the worker, which cannot be reached."""
+    insight = drafted.planned.insight
+    right, chosen = (insight.right, insight.chosen) if insight else ((), ())
+    return [
+        {
+            "worker": worker.id,
+            "local": not worker.remote,
+            "skill": dict(worker.card.skill),
+            "input_usd_per_mtok": worker.price.input_usd_per_mtok,
+            "output_usd_per_mtok": worker.price.output_usd_per_mtok,
+            "output_tokens_per_s": worker.card.output_tokens_per_s,
+            "context_tokens": worker.limits.context_tokens,
+            "chance_right": right[place] if place < len(right) else None,
+            "chance_chosen": chosen[place] if place < len(chosen) else None,
+        }
+        for place, worker in enumerate(drafted.candidates)
+    ]
+
+
+def _estimates(drafted: Drafted) -> Body | None:
+    """What the engine expects of its plan; None when it does not say."""
+    insight = drafted.planned.insight
+    if insight is None:
+        return None
+    return {
+        "chance_accept": insight.accept,
+        "expected_cost_usd": insight.expected_cost_usd,
+        "expected_quality": insight.expected_quality,
     }

@@ -166,9 +166,19 @@ async def _enveloped(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 def declared_label(request: web.Request) -> str | None:
-    """What the header `x-conductor-label` says. Sent twice it is no label, so that neither of the
-    two is overlooked."""
-    given = request.headers.getall("x-conductor-label", [])
+    """What the header `x-conductor-label` says."""
+    return _said(request, "x-conductor-label")
+
+
+def declared_cost_weight(request: web.Request) -> str | None:
+    """What the header `x-conductor-cost-weight` says."""
+    return _said(request, "x-conductor-cost-weight")
+
+
+def _said(request: web.Request, header: str) -> str | None:
+    """A header's text. Sent twice it is no value that anybody reads, so that neither of the two is
+    overlooked."""
+    given = request.headers.getall(header, [])
     return ", ".join(given) if given else None
 
 

@@ -7,6 +7,7 @@ everything up to it: pass it as `expect_head`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +20,12 @@ from conductor.audit.segments import read_tail, segments
 from conductor.errors import AuditError
 
 Kind = Literal["json", "sequence", "hash", "time"]
+
+EVENTS = ("start", "stop", "log_recovered", "decision", "round", "egress", "outcome")
+"""What is recorded: a process that starts and ends, and a log that had to be recovered; for each
+request its decision, that of every further round, each thing sent abroad, and how it ended."""
+OTHER = "other"
+"""In counts, for an event of another version."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +45,8 @@ class Report:
     everything before the first record that does not fit."""
 
     records: int
+    events: dict[str, int]
+    """Of these, how many there are of each of `EVENTS`, and of others if there are any."""
     head: str
     first_ts: str | None
     last_ts: str | None
@@ -79,6 +88,7 @@ class _Check:
         self._expect = expect_head.lower() if expect_head else None
         self._found = self._expect == GENESIS
         self._records = 0
+        self._events = Counter(dict.fromkeys(EVENTS, 0))
         self._head = GENESIS
         self._first_ts: str | None = None
         self._last: dict[str, Any] = {}
@@ -109,6 +119,7 @@ class _Check:
         if not self._in_time(record):
             return "time", "its monotonic time lies before that of the record before it"
         self._records += 1
+        self._events[record["event"] if record["event"] in EVENTS else OTHER] += 1
         self._head = hash_line(line[:-1])
         self._found = self._found or self._head == self._expect
         self._first_ts = self._first_ts or record["ts"]
@@ -125,6 +136,7 @@ class _Check:
     def _report(self, tampering: Tampering | None, torn_bytes: int) -> Report:
         return Report(
             records=self._records,
+            events=dict(self._events),
             head=self._head,
             first_ts=self._first_ts,
             last_ts=self._last.get("ts"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -54,6 +55,7 @@ def describe(report: Report) -> str:
     """The report for people."""
     lines = [
         f"records   {report.records}",
+        f"of which  {_counts(report.events)}",
         f"from      {report.first_ts or '-'}",
         f"to        {report.last_ts or '-'}",
         f"head      {report.head}",
@@ -72,6 +74,10 @@ def describe(report: Report) -> str:
         lines.append(f"          {fault.explanation}")
     lines.append("the chain holds" if report.ok else "the log cannot be trusted from there on")
     return "\n".join(lines)
+
+
+def _counts(events: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {event}" for event, count in events.items() if count) or "-"
 
 
 def _is_hash(text: str) -> bool:

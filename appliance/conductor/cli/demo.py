@@ -20,6 +20,7 @@ from rich.console import Console
 
 from conductor.cli.demoreport import judge, show_answers
 from conductor.cli.demorequests import REQUESTS, ask
+from conductor.cli.models import needed_models
 from conductor.cli.progress import tenths
 from conductor.config import Site, load
 from conductor.errors import StartError
@@ -50,22 +51,23 @@ def demo(config: Path) -> None:
 
 
 def pull_models(console: Console, config: Path) -> None:
-    """Fetch the embedded models' files: the first must be had, the others if they can be."""
-    from conductor.workers.catalogue import load_catalogue
+    """Fetch the models' files. It goes on without those of any worker but the first."""
+    from conductor.workers.catalogue import ENCODER_ID, load_catalogue, with_needed
     from conductor.workers.fetch import locate, pull
 
     site = load(config)
-    catalogue = load_catalogue()
+    folder, catalogue = site.appliance.paths.models, load_catalogue()
     say = tenths(lambda line: console.print(f"  {line}", highlight=False))
-    wanted = [w.embedded_model for w in site.workers if w.embedded_model is not None]
-    for place, name in enumerate(wanted):
-        if locate(site.appliance.paths.models, catalogue[name]) is not None:
+    needed = needed_models(site)
+    optional = [name for name in needed if name != ENCODER_ID][1:]
+    for model in (model for name in needed for model in with_needed(catalogue, name)):
+        if locate(folder, model) is not None:
             continue
-        console.print(f"fetching the model {name} (once)")
+        console.print(f"fetching the model {model.id} (once)")
         try:
-            pull(catalogue[name], site.appliance.paths.models, say)
+            pull(model, folder, say)
         except StartError as error:
-            if place == 0:
+            if model.id not in optional:
                 raise
             console.print(f"  not to be had here, going on without it: {error}")
 

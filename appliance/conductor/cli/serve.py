@@ -1,4 +1,4 @@
-"""`conductor serve`: API, policy and dispatch. Imports neither torch nor litellm, and cannot."""
+"""`conductor serve`: API, policy and dispatch. Cannot import what dials out or runs models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import click
 
 from conductor.cli.options import config_option
 
-BARRED = frozenset({"litellm", "torch", "xllamacpp"})
+BARRED = frozenset({"litellm", "torch", "xllamacpp", "onnxruntime", "tokenizers", "numpy"})
 
 
 class Bar(MetaPathFinder):

@@ -53,6 +53,8 @@ def _model(site: Site, chosen: Worker) -> EmbeddedModel:
     from conductor.workers.fetch import locate
 
     entry = find_model(load_catalogue(), chosen.embedded_model or "")
+    if not entry.answers:
+        raise StartError(f"{chosen.id}: {entry.id} is no model that answers: name another")
     limits = chosen.limits
     if limits.context_tokens > entry.context_tokens:
         raise StartError(

@@ -10,7 +10,6 @@ Frames: the length as eight bytes, big end first, then JSON. See `worker.py` for
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import sys
 from asyncio.subprocess import PIPE, Process
@@ -21,6 +20,7 @@ import structlog
 
 from conductor.core import Finding, Scan
 from conductor.logs import error_name
+from conductor.process.spawn import end, kill, spawn
 
 READY = b"\x06"
 """What a process says once it has compiled its rules."""
@@ -120,7 +120,7 @@ class ScanPool:
 
     def _discard(self, process: Process) -> None:
         self._alive.discard(process)
-        _kill(process)
+        kill(process)
 
     async def _keep(self, tried: asyncio.Event) -> None:
         """Keep one process alive, for as long as the pool is."""
@@ -146,26 +146,24 @@ class ScanPool:
 
     async def _spawn(self) -> Process | None:
         """A process that has said it is ready, or None."""
-        process = None
+        process, ready = None, False
         try:
             async with asyncio.timeout(_START_S):
                 process = await _launch(self._max_text_bytes)
                 assert process.stdout is not None
-                if await process.stdout.readexactly(1) == READY:
-                    return process
+                ready = await process.stdout.readexactly(1) == READY
         except (*_GONE, TimeoutError) as error:
             log.error("scanner_not_started", error=error_name(error))
-        except asyncio.CancelledError:
-            await _end(process)
-            raise
-        await _end(process)
-        return None
+        finally:
+            if process is not None and not ready:
+                await end(process)
+        return process if ready else None
 
 
 async def _launch(max_text_bytes: int) -> Process:
     root = Path(__file__).parents[2]
     environment = {"PYTHONPATH": str(root), "PATH": os.defpath, "LC_ALL": "C.UTF-8"}
-    return await asyncio.create_subprocess_exec(
+    return await spawn(
         sys.executable,
         "-P",  # no module from the working directory
         "-m",
@@ -206,14 +204,3 @@ def _has_ended(process: Process) -> bool:
     except ChildProcessError:
         return True
     return state is not None
-
-
-def _kill(process: Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-
-
-async def _end(process: Process | None) -> None:
-    if process is not None:
-        _kill(process)
-        await process.wait()

@@ -5,9 +5,11 @@
     access_list = [[], ["all"]]                what a step is shown of the earlier ones
 
 Written as Python literals or as one JSON object, bare, in a code fence or after free reasoning.
-Meaning (arXiv 2512.04388): the first step is given the question; a later one sees no earlier step
-for `[]`, every one for `["all"]`, or those whose integers are listed. Three empty lists keep the
-previous answer. The last three lists in this order count; names inside a literal do not.
+Meaning (arXiv 2512.04388): the first step is given the question; each sees no earlier step for
+`[]`, every one for `["all"]`, or those whose integers are listed. Three empty lists keep the answer
+that stands. The last three lists in this order count; names inside a literal do not. In a further
+round the steps of the rounds before are earlier ones too, and integers count through all rounds, as
+in the plan language.
 
 Nothing is evaluated: literals are read by `orjson` or `ast.literal_eval`, within fixed bounds.
 Line breaks in an instruction become spaces, since a plan has one line a step. Left out: `redact`
@@ -19,6 +21,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import orjson
@@ -38,8 +41,11 @@ _BREAKS = re.compile("[ \x00-\x1f\x7f-\x9f\u2028\u2029]+")
 Lists = dict[str, list[Any]]
 
 
-def parse_lists(text: str) -> Plan:
-    """Read a conductor's whole output. Raises `PlanError` when it holds no plan of this form."""
+def parse_lists(text: str, first: int = 0) -> Plan:
+    """Read a conductor's whole output, whose first step has the number `first`.
+
+    Raises `PlanError` when it holds no plan of this form.
+    """
     if len(text) > MAX_TEXT_CHARS:
         raise PlanError(f"the text is too long: at most {MAX_TEXT_CHARS} characters are read")
     lists = _last_trio(_find_lists(text))
@@ -48,8 +54,8 @@ def parse_lists(text: str) -> Plan:
         raise PlanError("the three lists must have one entry a step each")
     if len(models) > MAX_STEPS:
         raise PlanError(f"a plan has at most {MAX_STEPS} steps: merge or drop some")
-    entries = enumerate(zip(models, subtasks, accesses, strict=True))
-    return Plan(tuple(_step(index, *entry) for index, entry in entries))
+    entries = zip(models, subtasks, accesses, strict=True)
+    return Plan(tuple(_steps(entries, first)), first)
 
 
 def _find_lists(text: str) -> list[tuple[str, list[Any]]]:
@@ -109,20 +115,31 @@ def _read(literal: str) -> Any:
         return None
 
 
-def _step(index: int, model: Any, subtask: Any, access: Any) -> Step:
-    try:
-        if type(model) is not int:
-            raise PlanError("model_id holds integers")
-        if type(subtask) is not str:
-            raise PlanError("subtasks holds strings")
-        return Step(model, _access(index, access), _BREAKS.sub(" ", subtask).strip(" "))
-    except PlanError as fault:
-        raise PlanError(str(fault), index) from None
+def _steps(entries: Iterable[tuple[Any, Any, Any]], first: int) -> Iterator[Step]:
+    for number, (model, subtask, access) in enumerate(entries, first):
+        try:
+            yield Step(
+                _ordinal(model), _access(access, number, question=number == first), _line(subtask)
+            )
+        except PlanError as fault:
+            raise PlanError(str(fault), number) from None
 
 
-def _access(index: int, entry: Any) -> Access:
+def _ordinal(model: Any) -> int:
+    if type(model) is not int:
+        raise PlanError("model_id holds integers")
+    return model
+
+
+def _line(subtask: Any) -> str:
+    if type(subtask) is not str:
+        raise PlanError("subtasks holds strings")
+    return _BREAKS.sub(" ", subtask).strip(" ")
+
+
+def _access(entry: Any, number: int, *, question: bool) -> Access:
     if type(entry) is not list or not all(type(item) is int or item == "all" for item in entry):
         raise PlanError('an entry of access_list is [], ["all"] or a list of step numbers')
     if "all" in entry:
-        return Access(index == 0, tuple(range(index)))
-    return Access(index == 0, tuple(sorted(set(entry))))
+        return Access(question, tuple(range(number)))
+    return Access(question, tuple(sorted(set(entry))))

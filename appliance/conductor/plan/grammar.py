@@ -5,14 +5,15 @@ decoding is tested against it, and it is tested against `language.parse` and `va
 A byte is allowed exactly when some plan that fits the pool begins with the text so far and that
 byte, so no walk through the oracle ever reaches a dead end.
 
-A line is a *head*, `<worker> <access> `, one of a finite set that is listed outright, and then a
-text, which a machine over UTF-8 bytes follows (well-formed sequences: Unicode Standard, table 3-7).
+A line is a *head*, `<worker> <access> `, one of a finite set that is listed outright, worker by
+worker, and then a text, which a machine over UTF-8 bytes follows (well-formed sequences: Unicode
+Standard, table 3-7).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, combinations
 
@@ -74,7 +75,8 @@ class _Text:
 class State:
     """Where in a plan the writing stands: whole lines, then the line that is being written."""
 
-    earlier: tuple[Head, ...] = ()
+    lines: tuple[Head, ...] = ()
+    """Of this plan; the steps of earlier rounds are in the pool."""
     written: bytes = b""
     """The head of the current line, as far as it is written."""
     text: _Text | None = None
@@ -86,6 +88,7 @@ class Grammar:
 
     def __init__(self, pool: PlanPool) -> None:
         self._pool = pool
+        self._names = lru_cache(maxsize=256)(self._find_names)
         self._options = lru_cache(maxsize=256)(self._find_options)
 
     def allowed(self, prefix: bytes) -> Allowed:
@@ -104,70 +107,98 @@ class Grammar:
     def allowed_at(self, state: State) -> Allowed:
         """What may follow in `state`."""
         if state.text is not None:
-            option = self._options(state.earlier)[state.written]
+            option = self._heads(state)[state.written]
             return Allowed(frozenset(_text_bytes(state.text, option)), False)
         size = len(state.written)
-        heads = self._options(state.earlier)
+        heads = self._heads(state)
         next_bytes = frozenset(head[size] for head in heads if head.startswith(state.written))
-        return Allowed(next_bytes, not state.written and self._may_end(state.earlier))
+        return Allowed(next_bytes, not state.written and self._may_end(state.lines))
 
     def advance(self, state: State, byte: int) -> State | None:
         """The state after one more byte; None when the byte is not allowed."""
         if byte not in self.allowed_at(state).next_bytes:
             return None
         if state.text is None:
-            written = state.written + bytes([byte])
-            complete = written in self._options(state.earlier)
-            return State(state.earlier, written, _Text() if complete else None)
+            following = State(state.lines, state.written + bytes([byte]))
+            complete = following.written in self._heads(following)
+            return replace(following, text=_Text()) if complete else following
         if byte != _NEWLINE:
-            return State(state.earlier, state.written, _after(state.text, byte))
-        option = self._options(state.earlier)[state.written]
+            return State(state.lines, state.written, _after(state.text, byte))
+        option = self._heads(state)[state.written]
         head = Head(option.worker, option.view, free_text=not state.text.lone_dash)
-        return State((*state.earlier, head))
+        return State((*state.lines, head))
 
-    def _may_end(self, earlier: tuple[Head, ...]) -> bool:
-        if not earlier:
+    def _may_end(self, lines: tuple[Head, ...]) -> bool:
+        if not lines:
             return self._pool.may_stop
-        return earlier[-1].worker is not Builtin.REDACT
+        return lines[-1].worker is not Builtin.REDACT
 
-    def _find_options(self, earlier: tuple[Head, ...]) -> dict[bytes, _Option]:
-        return dict(self._open(earlier))
+    def _heads(self, state: State) -> Mapping[bytes, _Option]:
+        """The heads that the current line may get, each with how the line goes on. While the worker
+        is being written, its beginning stands for all of its heads."""
+        name, space, _ = state.written.partition(b" ")
+        return self._options(state.lines, name) if space else self._names(state.lines)
 
-    def _open(self, earlier: tuple[Head, ...]) -> Iterator[tuple[bytes, _Option]]:
-        """Every head that may be written after `earlier` and still leads to a whole plan."""
-        if len(earlier) == self._pool.max_steps:
+    def _find_names(self, lines: tuple[Head, ...]) -> dict[bytes, _Option]:
+        """Every worker that may come after `lines`, with one option that shows it."""
+        shown = ((worker, next(self._open(lines, worker), None)) for worker in self._workers())
+        return {f"{worker} ".encode(): found[1] for worker, found in shown if found is not None}
+
+    def _find_options(self, lines: tuple[Head, ...], name: bytes) -> dict[bytes, _Option]:
+        found = (worker for worker in self._workers() if str(worker).encode() == name)
+        return {head: option for worker in found for head, option in self._open(lines, worker)}
+
+    def _open(
+        self, lines: tuple[Head, ...], worker: int | Builtin
+    ) -> Iterator[tuple[bytes, _Option]]:
+        """Every head of `worker` that may follow `lines` and still leads to a whole plan."""
+        if len(lines) == self._pool.max_steps:
             return
-        for worker in self._workers():
-            for access, view in _accesses(len(earlier)):
-                bare = self._leads_on(earlier, Head(worker, view, False))
-                text = self._leads_on(earlier, Head(worker, view, True))
-                if bare or text:
-                    yield f"{worker} {access} ".encode(), _Option(worker, view, bare, text)
+        for access, view in _accesses(self._pool.first + len(lines)):
+            bare = self._leads_on(lines, Head(worker, view, False))
+            text = self._leads_on(lines, Head(worker, view, True))
+            if bare or text:
+                yield f"{worker} {access} ".encode(), _Option(worker, view, bare, text)
 
     def _workers(self) -> Iterator[int | Builtin]:
         yield from range(self._pool.workers)
         yield from sorted(self._pool.builtins)
 
-    def _leads_on(self, earlier: tuple[Head, ...], head: Head) -> bool:
+    def _leads_on(self, lines: tuple[Head, ...], head: Head) -> bool:
         """Whether `head` may come next; a redaction only if an answer can still follow."""
-        if not _well_formed(head) or not self._pool.mask.permits(earlier, head):
+        if not _well_formed(head) or not (
+            isinstance(head.worker, Builtin) or self._may_call(lines)
+        ):
             return False
-        return head.worker is not Builtin.REDACT or any(self._open((*earlier, head)))
+        if not self._pool.mask.permits((*self._pool.earlier, *lines), head):
+            return False
+        return head.worker is not Builtin.REDACT or self._may_answer((*lines, head))
+
+    def _may_answer(self, lines: tuple[Head, ...]) -> bool:
+        """Whether a step that is an answer can follow, at once or after further redactions."""
+        if Builtin.VOTE not in self._pool.builtins and not self._may_call(lines):
+            return False  # said first, since trying all chains of redactions would take for ever
+        return any(any(self._open(lines, worker)) for worker in self._workers())
+
+    def _may_call(self, lines: tuple[Head, ...]) -> bool:
+        """Whether the pool has a worker and a call to it is left."""
+        calls = sum(not isinstance(line.worker, Builtin) for line in lines)
+        return self._pool.workers > 0 and calls < self._pool.max_calls
 
 
 def _well_formed(head: Head) -> bool:
     if head.worker is Builtin.REDACT:
         return not head.free_text and head.view.question + len(head.view.steps) == 1
     if head.worker is Builtin.VOTE:
-        return not head.free_text and len(head.view.steps) > 1
+        return not head.free_text and len(head.view.steps) > 0
     return True
 
 
-def _accesses(index: int) -> Iterator[tuple[str, View]]:
-    """Every access list of the step at place `index`, with what it shows."""
-    yield "*", View(True, tuple(range(index)))
+def _accesses(number: int) -> Iterator[tuple[str, View]]:
+    """Every access list of the step of that number, with what it shows."""
+    yield "*", View(True, tuple(range(number)))
     yield "-", View(False, ())
-    subsets = chain.from_iterable(combinations(range(index), n) for n in range(index + 1))
+    subsets = chain.from_iterable(combinations(range(number), n) for n in range(number + 1))
     for steps in subsets:
         names = [str(step) for step in steps]
         yield ",".join(["q", *names]), View(True, steps)

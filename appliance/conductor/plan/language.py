@@ -3,13 +3,18 @@
     <worker> <access> <subtask>\\n        at most MAX_STEPS lines; no line at all means "stop"
 
     worker    an ordinal of the pool (0, 1, ... without leading zeros), `redact` or `vote`
-    access    what the step is shown: `q` the question, `0`..`4` the result of an earlier step, both
+    access    what the step is shown: `q` the question, `0`..`9` the result of an earlier step, both
               joined by commas (`q` first, then rising numbers); `*` all of it; `-` nothing
     subtask   the instruction, 1 to MAX_SUBTASK_BYTES bytes of UTF-8 on one line, without a space at
               either end; `-` stands for none, so that no instruction can be a lone `-`
 
-Every plan has exactly one text and every text at most one plan: `parse(show(plan)) == plan` and
-`show(parse(text)) == text`. A value that could not be printed cannot be built.
+A request may be planned for in rounds. Its steps are numbered on through all of them, so that a
+later plan can name what an earlier one gave; what stands in a line does not change. Which number a
+text begins with (`first`) is known from the round, not written.
+
+Given that number, every plan has exactly one text and every text at most one plan:
+`parse(show(plan), plan.first) == plan` and `show(parse(text, first)) == text`. A value that could
+not be printed cannot be built.
 
 Left out: whether a plan fits a pool (`validate.py`), what may come next in a text that is being
 written (`grammar.py`), and the three lists that other conductors write (`dialect.py`).
@@ -24,8 +29,13 @@ from enum import StrEnum
 
 from conductor.errors import PlanError
 
+LANGUAGE_VERSION = 1
+"""Rises with every change of what a text means, or which texts are plans. Trained conductors name
+the one they write."""
 MAX_STEPS = 5
-"""Longest plan. One digit names any step; the published method uses as many."""
+"""Longest plan; the published method uses as many."""
+MAX_TOTAL_STEPS = 10
+"""Most steps of a request, over all its rounds: one digit names any of them."""
 MAX_WORKERS = 256
 """Largest pool: ordinals have at most three digits."""
 MAX_SUBTASK_BYTES = 1000
@@ -69,8 +79,8 @@ class Access:
             raise PlanError("'*' already shows everything: write it alone")
         if list(self.steps) != sorted(set(self.steps)):
             raise PlanError("name the steps of an access list once each, in rising order")
-        if any(not 0 <= step < MAX_STEPS for step in self.steps):
-            raise PlanError(f"steps are numbered 0 to {MAX_STEPS - 1}")
+        if any(not 0 <= step < MAX_TOTAL_STEPS for step in self.steps):
+            raise PlanError(f"steps are numbered 0 to {MAX_TOTAL_STEPS - 1}")
 
     def __str__(self) -> str:
         if self.everything:
@@ -102,25 +112,39 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The steps in order; a step sees only earlier ones. No steps: keep the previous answer.
+    """One round's steps in order; a step sees only earlier ones, of this round or one before.
+    No steps: keep the answer that stands.
 
     Raises `PlanError` for too many steps, or a step that is shown itself or a later one.
     """
 
     steps: tuple[Step, ...] = ()
+    first: int = 0
+    """The number of the first step: how many steps the earlier rounds had."""
 
     def __post_init__(self) -> None:
         if len(self.steps) > MAX_STEPS:
             raise PlanError(f"a plan has at most {MAX_STEPS} steps: merge or drop some")
-        for index, step in enumerate(self.steps):
-            if any(earlier >= index for earlier in step.access.steps):
-                raise PlanError("a step can be shown earlier steps only", index)
+        if self.first < 0 or self.first + len(self.steps) > MAX_TOTAL_STEPS:
+            raise PlanError(f"all rounds together have at most {MAX_TOTAL_STEPS} steps")
+        for number, step in self.numbered():
+            if any(earlier >= number for earlier in step.access.steps):
+                raise PlanError("a step can be shown earlier steps only", number)
+
+    def numbered(self) -> Iterator[tuple[int, Step]]:
+        """Every step with its number, counted over all rounds."""
+        return enumerate(self.steps, self.first)
+
+    @property
+    def calls(self) -> int:
+        """How many steps call a worker of the pool, the built-in ones left aside."""
+        return sum(not isinstance(step.worker, Builtin) for step in self.steps)
 
 
-def resolve(access: Access, index: int) -> View:
-    """What the step at place `index` (from 0) is shown, `*` spelled out."""
+def resolve(access: Access, number: int) -> View:
+    """What the step of that number is shown, `*` spelled out: all rounds are counted through."""
     if access.everything:
-        return View(True, tuple(range(index)))
+        return View(True, tuple(range(number)))
     return View(access.question, access.steps)
 
 
@@ -129,22 +153,25 @@ def show(plan: Plan) -> str:
     return "".join(f"{step}\n" for step in plan.steps)
 
 
-def parse(text: str) -> Plan:
-    """Read a canonical text. Raises `PlanError`, with the step's number where one is at fault."""
+def parse(text: str, first: int = 0) -> Plan:
+    """Read a canonical text, whose first step has the number `first`.
+
+    Raises `PlanError`, with the step's number where one is at fault.
+    """
     if text and not text.endswith("\n"):
         raise PlanError("the text is cut: the last line of a plan ends in a newline too")
     lines = text.split("\n", MAX_STEPS + 1)[:-1]
     if len(lines) > MAX_STEPS:
         raise PlanError(f"a plan has at most {MAX_STEPS} steps: merge or drop some")
-    return Plan(tuple(_steps(lines)))
+    return Plan(tuple(_steps(lines, first)), first)
 
 
-def _steps(lines: list[str]) -> Iterator[Step]:
-    for index, line in enumerate(lines):
+def _steps(lines: list[str], first: int) -> Iterator[Step]:
+    for number, line in enumerate(lines, first):
         try:
             yield _step(line)
         except PlanError as fault:
-            raise PlanError(str(fault), index) from None
+            raise PlanError(str(fault), number) from None
 
 
 def _step(line: str) -> Step:

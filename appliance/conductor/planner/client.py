@@ -1,8 +1,8 @@
 """Asking the planner process, and planning in `serve` when it cannot be asked.
 
-A request never fails because the planner does. Whatever comes back is read strictly and checked
-against the request; anything else makes the fallback engine plan, and the answer says why. What is
-known of the planner is its state:
+A request never fails because the planner does, in no round. Whatever comes back is read strictly
+and checked against the request; anything else makes the fallback engine plan, and the answer says
+why. What is known of the planner is its state:
 
     up          it answered a question, or at first contact said that it is ready
     down        nobody listens
@@ -225,7 +225,7 @@ async def _bounded_body(response: aiohttp.ClientResponse) -> bytes:
 
 def _read(raw: bytes, request: PlanRequest) -> Planned | Detour:
     try:
-        planned = wire.check(wire.decode_planned(raw), request)
+        planned = wire.check(wire.decode_planned(raw, len(request.heard)), request)
     except wire.WireError:
         return Detour.JUNK
     except PlanError:

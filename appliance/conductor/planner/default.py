@@ -2,8 +2,10 @@
 
 The rules, in order:
 
+0.  In a further round the answer that stands is kept, by an empty plan, if any answer was heard
+    that is not empty. If none was, who gave nothing is left out while there is anybody else.
 1.  If some candidates have a context window that holds the conversation and an answer, those
-    without are out. No candidate at all: `PlanError`.
+    without are out. No candidate at all, or no call left: `PlanError`.
 2.  The question's domain is told by surface marks (`domain.py`). A worker's skill is its card's
     figure for that domain, else for `general`, else the lowest on the card, else 0.
 3.  "Cheap" compares, in this order: expected price of this request, local before remote, the
@@ -12,12 +14,13 @@ The rules, in order:
 4.  `thrifty` and `balanced`: the cheapest worker whose skill reaches GOOD_ENOUGH answers alone; if
     none does, the most skilled.
 5.  `quality`: the two most skilled answer side by side and the more skilled of them combines, when
-    the request may have three steps and the second is at most CLOSE behind; else the most skilled
-    answers alone.
+    the round may have three steps and calls and the second is at most CLOSE behind; else the most
+    skilled answers alone.
 6.  Stand-ins, for a step whose worker fails: everybody left after rule 1, the most skilled first. A
     lone worker is not its own stand-in.
 
-Only cards are seen, never names: the ordinal decides nothing but exact ties.
+It never asks to look at answers: its plans, not its judgement of texts, are all that it is. Only
+cards are seen, never names: the ordinal decides nothing but exact ties.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from dataclasses import dataclass
 from conductor.core import Candidate, Card, PlanRequest, Preference
 from conductor.errors import PlanError
 from conductor.plan.language import Access, Plan, Step
+from conductor.plan.validate import PlanPool
 from conductor.planner.domain import domain
 from conductor.planner.engine import Planned
 
@@ -74,12 +78,16 @@ class DefaultEngine:
 
 def plan_by_rules(request: PlanRequest) -> Planned:
     """The rules above as a pure function."""
+    pool = PlanPool.of(request)
+    if pool.may_stop:
+        return Planned(Plan(first=pool.first), DefaultEngine.name)
     skilled = sorted(_usable(request), key=lambda ranked: ranked.skilled)
-    if not skilled:
-        raise PlanError("no candidate to plan with")
-    plan = _quality(request, skilled) if request.preference == "quality" else None
+    if not skilled or not pool.max_calls:
+        raise PlanError("no candidate to plan with, or no call to one left")
+    plan = _quality(pool, skilled) if request.preference == "quality" else None
     if plan is None:
-        plan = Plan((Step(_single(request.preference, skilled).ordinal, _QUESTION),))
+        alone = Step(_single(request.preference, skilled).ordinal, _QUESTION)
+        plan = Plan((alone,), pool.first)
     lone = {plan.steps[0].worker} if len(plan.steps) == 1 else set()
     stand_ins = tuple(ranked.ordinal for ranked in skilled if ranked.ordinal not in lone)
     return Planned(plan, DefaultEngine.name, stand_ins)
@@ -95,7 +103,9 @@ def skill(card: Card, topic: str) -> float:
 
 def _usable(request: PlanRequest) -> list[_Ranked]:
     needed = request.prompt_tokens + EXPECTED_ANSWER_TOKENS
-    offered = list(enumerate(request.candidates))
+    spent = {heard.worker for heard in request.heard}
+    everybody = list(enumerate(request.candidates))
+    offered = [(i, c) for i, c in everybody if i not in spent] or everybody
     roomy = [(i, c) for i, c in offered if c.context_tokens >= needed]
     topic = domain(request.question)
     return [_rank(i, c, topic, request.prompt_tokens) for i, c in roomy or offered]
@@ -126,17 +136,19 @@ def _single(preference: Preference, skilled: list[_Ranked]) -> _Ranked:
     return min(good, key=lambda ranked: ranked.cheap, default=skilled[0])
 
 
-def _quality(request: PlanRequest, skilled: list[_Ranked]) -> Plan | None:
+def _quality(pool: PlanPool, skilled: list[_Ranked]) -> Plan | None:
     """Rule 5, where it asks for three steps."""
-    if request.one_step or request.max_steps < 3 or len(skilled) < 2:
+    if min(pool.max_steps, pool.max_calls) < 3 or len(skilled) < 2:
         return None
     best, second = skilled[:2]
     if best.skill - second.skill > CLOSE:
         return None
+    both = (pool.first, pool.first + 1)
     return Plan(
         (
             Step(best.ordinal, _QUESTION),
             Step(second.ordinal, _QUESTION),
-            Step(best.ordinal, Access(question=True, steps=(0, 1)), COMBINE),
-        )
+            Step(best.ordinal, Access(question=True, steps=both), COMBINE),
+        ),
+        pool.first,
     )

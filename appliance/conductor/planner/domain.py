@@ -55,19 +55,24 @@ _MATH_MARKS = (
 
 def domain(question: str) -> Domain:
     """The domain with the most marks, if it has enough of them; code wins a draw."""
-    text = question if len(question) <= 2 * _WINDOW else _ends(question)
-    lower = text.lower()
-    words = set(_WORD.findall(lower))
-    code = len(words & _CODE_WORDS) + _marks(_CODE_MARKS, text)
-    math = len(words & _MATH_WORDS) + _marks(_MATH_MARKS, lower)
+    code, math = marks(question)
     if max(code, math) < _ENOUGH:
         return "general"
     return "code" if code >= math else "math"
+
+
+def marks(question: str) -> tuple[int, int]:
+    """How many distinct marks of code and of mathematics the question shows."""
+    text = question if len(question) <= 2 * _WINDOW else _ends(question)
+    lower = text.lower()
+    words = set(_WORD.findall(lower))
+    code = len(words & _CODE_WORDS) + _matching(_CODE_MARKS, text)
+    return code, len(words & _MATH_WORDS) + _matching(_MATH_MARKS, lower)
 
 
 def _ends(question: str) -> str:
     return f"{question[:_WINDOW]}\n{question[-_WINDOW:]}"
 
 
-def _marks(patterns: tuple[re.Pattern[str], ...], text: str) -> int:
+def _matching(patterns: tuple[re.Pattern[str], ...], text: str) -> int:
     return sum(1 for pattern in patterns if pattern.search(text))

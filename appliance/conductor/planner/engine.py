@@ -28,6 +28,22 @@ class Detour(StrEnum):
 
 
 @dataclass(frozen=True)
+class Insight:
+    """Why an engine planned so, for explanations: numbers only, one a candidate where a tuple."""
+
+    right: tuple[float, ...]
+    """Estimated chance of a right answer."""
+    chosen: tuple[float, ...]
+    """Chance of being asked in this round."""
+    accept: float
+    """Chance that the answer that stands is kept; 0 in a first round."""
+    expected_cost_usd: float
+    """Of the workers asked in this round."""
+    expected_quality: float
+    """Estimated chance that the answer of this round, or the one kept, is right."""
+
+
+@dataclass(frozen=True)
 class Planned:
     """A plan and who made it.
 
@@ -41,6 +57,10 @@ class Planned:
     alternates: tuple[int, ...] = ()
     where: Literal["planner", "serve"] = "serve"
     why: Detour | None = None
+    look: bool = False
+    """The engine wants to see this round's answers before one is accepted. Then every step runs,
+    nothing is streamed, and a further round follows; without it the last step answers."""
+    insight: Insight | None = None
 
 
 class PlanEngine(Protocol):

@@ -18,7 +18,7 @@ from aiohttp import web
 from conductor.core import PlanRequest
 from conductor.errors import ConductorError, PlanError, StartError
 from conductor.planner import wire
-from conductor.planner.engine import PlanEngine, Planned
+from conductor.planner.engine import PlanEngine
 from conductor.process.unixserver import serve_until_stopped, serving_app
 
 ENGINES_GROUP = "conductor.engines"
@@ -122,8 +122,8 @@ class PlannerService:
             if not await self._ready():
                 return _refuse(503, wire.Refusal.LOADING)
             async with self._running:
-                planned = await self._ask(question)
-            return web.Response(body=wire.encode_planned(planned), content_type="application/json")
+                answer = await self._ask(question)
+            return web.Response(body=answer, content_type="application/json")
         except wire.WireError as fault:
             return _refuse(400, wire.Refusal.INVALID, str(fault))
         except PlanError:
@@ -133,9 +133,10 @@ class PlannerService:
         finally:
             self._admitted -= 1
 
-    async def _ask(self, question: PlanRequest) -> Planned:
+    async def _ask(self, question: PlanRequest) -> bytes:
+        """The engine's answer, as it is sent."""
         try:
-            return await self._engine.plan(question)
+            return wire.encode_planned(await self._engine.plan(question))
         except PlanError:
             raise
         except Exception as error:  # noqa: BLE001  engines are plug-ins: their faults end here

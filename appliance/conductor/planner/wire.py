@@ -1,40 +1,63 @@
 """What `serve` and the planner process say to each other, as JSON, read strictly at both ends.
 
     POST /v1/plan    a request: the fields of `PlanRequest`, each candidate flat
-                     an answer: {"plan": text, "engine": name, "alternates": [ordinal, ...]}
+                     an answer: {"plan": text, "engine": name, "alternates": [ordinal, ...],
+                                 "look": flag, "insight": null or the fields of `Insight`}
                      a refusal: {"error": word}, the word from `Refusal`
 
 Both ends check types, ranges and unknown keys: the peer may be of another version, or broken.
-Messages say which field is wrong and never repeat a value.
+Messages say which field is wrong and never repeat a value. A plan's text does not say which number
+its first step has: both ends know from what was heard.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from enum import StrEnum
 from typing import Any, cast, get_args
 
 import orjson
 
-from conductor.core import Candidate, Card, CardSource, PlanRequest, Preference, Price
+from conductor.core import Candidate, Card, CardSource, Heard, PlanRequest, Preference, Price
 from conductor.errors import PlanError
-from conductor.plan.language import MAX_STEPS, MAX_WORKERS, parse, show
+from conductor.plan.conclusion import READ_CHARS, ends
+from conductor.plan.language import MAX_STEPS, MAX_TOTAL_STEPS, MAX_WORKERS, parse, show
 from conductor.plan.validate import PlanPool, validate
-from conductor.planner.engine import Planned
+from conductor.planner import fields as read
+from conductor.planner.engine import Insight, Planned
+from conductor.planner.fields import Fields, WireError
+
+__all__ = [
+    "MAX_QUESTION_CHARS",
+    "MAX_REPLY_BYTES",
+    "MAX_REQUEST_BYTES",
+    "Refusal",
+    "WireError",
+    "bounded",
+    "check",
+    "decode_planned",
+    "decode_request",
+    "encode_planned",
+    "encode_request",
+    "refusal",
+]
 
 MAX_QUESTION_CHARS = 32_768
 """An engine sees the two ends of a longer question: enough to tell what is asked."""
-MAX_REQUEST_BYTES = 1024 * 1024
-"""The longest question, escaped, and the largest pool fit twice over."""
-MAX_REPLY_BYTES = 16 * 1024
+MAX_ANSWER_CHARS = READ_CHARS
+"""Of each answer that was heard; its conclusion stands at one of the two ends that are kept."""
+MAX_REQUEST_BYTES = 2 * 1024 * 1024
+"""The longest question, the largest pool and the longest answers fit, with every character escaped
+(about 1.4 MiB)."""
+MAX_REPLY_BYTES = 32 * 1024
+"""Five of the longest instructions, escaped, and insight into the largest pool fit (30 KB)."""
 _MAX_DOMAINS = 64
-_MAX_NAME = 64
-_CUT = "\n[...]\n"
+_MAX_REQUEST_ID = 512
+_MOST = 2**53
+"""Largest whole number that every JSON reader keeps exact."""
+_DOMAIN = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _ENGINE = re.compile(r"[a-z0-9._-]{1,32}")
-
-Fields = dict[str, Any]
 
 
 class Refusal(StrEnum):
@@ -47,18 +70,21 @@ class Refusal(StrEnum):
     BUSY = "busy"  # 503
 
 
-class WireError(ValueError):
-    """A message that cannot be read; says which field, never what it held."""
-
-
 def bounded(request: PlanRequest) -> PlanRequest:
-    """The request as an engine may see it: the question cut to its ends, and valid Unicode."""
-    question = request.question
-    if len(question) > MAX_QUESTION_CHARS:
-        half = (MAX_QUESTION_CHARS - len(_CUT)) // 2
-        question = question[:half] + _CUT + question[-half:]
-    question = question.encode("utf-8", "replace").decode()
-    return replace(request, question=question, max_steps=min(request.max_steps, MAX_STEPS))
+    """The request as an engine may see it: texts cut to their two ends, and valid Unicode."""
+    return replace(
+        request,
+        question=_sendable(request.question, MAX_QUESTION_CHARS),
+        max_steps=min(request.max_steps, MAX_STEPS),
+        heard=tuple(
+            replace(heard, answer=_sendable(heard.answer, MAX_ANSWER_CHARS))
+            for heard in request.heard
+        ),
+    )
+
+
+def _sendable(text: str, longest: int) -> str:
+    return ends(text, longest).encode("utf-8", "replace").decode()
 
 
 def encode_request(request: PlanRequest) -> bytes:
@@ -71,64 +97,97 @@ def encode_request(request: PlanRequest) -> bytes:
         "max_steps": request.max_steps,
         "one_step": request.one_step,
         "prompt_tokens": request.prompt_tokens,
+        "cost_weight": request.cost_weight,
+        "heard": [asdict(heard) for heard in request.heard],
+        "rounds_left": request.rounds_left,
+        "calls_left": request.calls_left,
     }
     return orjson.dumps(fields)
 
 
 def decode_request(raw: bytes) -> PlanRequest:
     """Read a request; raises `WireError`."""
-    fields = _object(raw)
-    _only(fields, PlanRequest.__dataclass_fields__, "request")
-    preference = _text(fields, "preference", _MAX_NAME)
-    if preference not in get_args(Preference):
-        raise WireError(f"'preference' must be one of {', '.join(get_args(Preference))}")
+    fields = read.read_object(raw)
+    read.only(fields, PlanRequest.__dataclass_fields__, "a request")
+    preference = read.one_of(fields, "preference", get_args(Preference))
+    candidates = tuple(map(_candidate, read.array(fields, "candidates", MAX_WORKERS)))
+    heard = enumerate(read.array(fields, "heard", MAX_TOTAL_STEPS))
     return PlanRequest(
-        request_id=_text(fields, "request_id", 512),
-        question=_text(fields, "question", MAX_QUESTION_CHARS),
-        candidates=tuple(_candidate(item) for item in _list(fields, "candidates", MAX_WORKERS)),
-        preference=preference,  # type: ignore[arg-type]  # one of its literals
-        max_steps=_whole(fields, "max_steps", 1, MAX_STEPS),
-        one_step=_flag(fields, "one_step"),
-        prompt_tokens=_whole(fields, "prompt_tokens", 0, 2**53),
+        request_id=read.text(fields, "request_id", _MAX_REQUEST_ID),
+        question=read.text(fields, "question", MAX_QUESTION_CHARS),
+        candidates=candidates,
+        preference=cast(Preference, preference),
+        max_steps=read.whole(fields, "max_steps", 1, MAX_STEPS),
+        one_step=read.flag(fields, "one_step"),
+        prompt_tokens=read.whole(fields, "prompt_tokens", 0, _MOST),
+        cost_weight=read.amount(fields, "cost_weight"),
+        heard=tuple(_heard(item, step, len(candidates)) for step, item in heard),
+        rounds_left=read.whole(fields, "rounds_left", 0, MAX_TOTAL_STEPS),
+        calls_left=read.whole(fields, "calls_left", 0, _MOST),
     )
 
 
 def encode_planned(planned: Planned) -> bytes:
-    """JSON of an answer."""
+    """JSON of an answer. Raises `TypeError` for what an engine filled with other than numbers."""
     fields = {
         "plan": show(planned.plan),
         "engine": planned.engine,
         "alternates": planned.alternates,
+        "look": planned.look,
+        "insight": None if planned.insight is None else asdict(planned.insight),
     }
     return orjson.dumps(fields)
 
 
-def decode_planned(raw: bytes) -> Planned:
-    """Read an answer; raises `WireError`, or `PlanError` when its text is no plan."""
-    fields = _object(raw)
-    _only(fields, ("plan", "engine", "alternates"), "answer")
-    engine = _text(fields, "engine", _MAX_NAME)
+def decode_planned(raw: bytes, first: int = 0) -> Planned:
+    """Read an answer, whose plan's first step has the number `first`.
+
+    Raises `WireError`, or `PlanError` when its text is no plan.
+    """
+    fields = read.read_object(raw)
+    read.only(fields, ("plan", "engine", "alternates", "look", "insight"), "an answer")
+    engine = read.text(fields, "engine", 32)
     if not _ENGINE.fullmatch(engine):
         raise WireError("'engine' is no engine name")
-    alternates = _ordinals(fields, "alternates", MAX_WORKERS)
-    return Planned(parse(_text(fields, "plan", MAX_REPLY_BYTES)), engine, alternates)
+    return Planned(
+        plan=parse(read.text(fields, "plan", MAX_REPLY_BYTES), first),
+        engine=engine,
+        alternates=read.ordinals(fields, "alternates", MAX_WORKERS),
+        look=read.flag(fields, "look"),
+        insight=None if fields["insight"] is None else _insight(fields["insight"]),
+    )
 
 
 def refusal(raw: bytes) -> Refusal | None:
     """The word of a refusal; None when it has none that is known."""
     try:
-        return Refusal(_object(raw).get("error", ""))
+        return Refusal(read.read_object(raw).get("error", ""))
     except ValueError:
         return None
 
 
 def check(planned: Planned, request: PlanRequest) -> Planned:
-    """The same answer, if plan and stand-ins fit the request; raises `PlanError`."""
+    """The same answer, if all of it fits the request; raises `PlanError`."""
     validate(planned.plan, PlanPool.of(request))
     for ordinal in planned.alternates:
         if not 0 <= ordinal < len(request.candidates):
             raise PlanError("a stand-in is not among the candidates")
+    if planned.look:
+        _check_look(planned, request)
+    if planned.insight is not None:
+        for numbers in (planned.insight.right, planned.insight.chosen):
+            if len(numbers) != len(request.candidates):
+                raise PlanError("insight has one number a candidate")
     return planned
+
+
+def _check_look(planned: Planned, request: PlanRequest) -> None:
+    if not planned.plan.calls:
+        raise PlanError("a round that calls no worker is the last: there is nothing new to look at")
+    if request.rounds_left == 0:
+        raise PlanError("no round is left in which the answers could be looked at")
+    if request.one_step:
+        raise PlanError("the answer to this request can only be passed on, not looked at")
 
 
 def _candidate_fields(candidate: Candidate) -> Fields:
@@ -154,85 +213,49 @@ _CANDIDATE = (
 )
 
 
-def _candidate(fields: Any) -> Candidate:
-    if type(fields) is not dict:
-        raise WireError("'candidates' must hold objects")
-    _only(fields, _CANDIDATE, "candidate")
-    source = fields.get("source")
-    if source not in get_args(CardSource):
-        raise WireError(f"'source' must be one of {', '.join(get_args(CardSource))}")
-    speed = _amount(fields, "output_tokens_per_s")
+def _candidate(item: Any) -> Candidate:
+    fields = read.as_object(item, "a candidate")
+    read.only(fields, _CANDIDATE, "a candidate")
+    source = read.one_of(fields, "source", get_args(CardSource))
+    speed = read.amount(fields, "output_tokens_per_s")
     return Candidate(
         card=Card(_skill(fields), speed, cast(CardSource, source)),
-        price=Price(_amount(fields, "input_usd_per_mtok"), _amount(fields, "output_usd_per_mtok")),
-        local=_flag(fields, "local"),
-        context_tokens=_whole(fields, "context_tokens", 0, 2**53),
+        price=Price(
+            read.amount(fields, "input_usd_per_mtok"), read.amount(fields, "output_usd_per_mtok")
+        ),
+        local=read.flag(fields, "local"),
+        context_tokens=read.whole(fields, "context_tokens", 0, _MOST),
     )
 
 
 def _skill(fields: Fields) -> dict[str, float]:
-    value = fields.get("skill")
-    if type(value) is not dict or len(value) > _MAX_DOMAINS:
-        raise WireError(f"'skill' must be an object of at most {_MAX_DOMAINS} domains")
-    if any(len(name) > _MAX_NAME for name in value):
-        raise WireError("'skill' has a domain with too long a name")
-    return {name: _amount(value, name, shown="skill", highest=1.0) for name in value}
+    value = read.as_object(fields["skill"], "'skill'")
+    if len(value) > _MAX_DOMAINS:
+        raise WireError(f"'skill' has at most {_MAX_DOMAINS} domains")
+    if not all(_DOMAIN.fullmatch(name) for name in value):
+        raise WireError("'skill' has a domain that is no lower case word")
+    return {name: read.amount(value, name, shown="skill", highest=1.0) for name in value}
 
 
-def _object(raw: bytes) -> Fields:
-    try:
-        value = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        raise WireError("the body is not JSON") from None
-    if type(value) is not dict:
-        raise WireError("the body must be an object")
-    return value
+def _heard(item: Any, step: int, candidates: int) -> Heard:
+    fields = read.as_object(item, "what was heard")
+    read.only(fields, Heard.__dataclass_fields__, "what was heard")
+    known = fields["worker"] is not None
+    return Heard(
+        step=read.whole(fields, "step", step, step),
+        worker=read.whole(fields, "worker", 0, candidates - 1) if known else None,
+        answer=read.text(fields, "answer", MAX_ANSWER_CHARS),
+        output_tokens=read.whole(fields, "output_tokens", 0, _MOST),
+    )
 
 
-def _only(fields: Fields, known: Any, what: str) -> None:
-    if set(fields) != set(known):
-        raise WireError(f"a {what} has exactly these fields: {', '.join(known)}")
-
-
-def _list(fields: Fields, name: str, longest: int) -> list[Any]:
-    value = fields[name]
-    if type(value) is not list or len(value) > longest:
-        raise WireError(f"{name!r} must be a list of at most {longest}")
-    return value
-
-
-def _text(fields: Fields, name: str, longest: int) -> str:
-    value = fields[name]
-    if type(value) is not str or len(value) > longest:
-        raise WireError(f"{name!r} must be a string of at most {longest} characters")
-    return value
-
-
-def _flag(fields: Fields, name: str) -> bool:
-    value = fields[name]
-    if type(value) is not bool:
-        raise WireError(f"{name!r} must be true or false")
-    return value
-
-
-def _whole(fields: Fields, name: str, lowest: int, highest: int) -> int:
-    value = fields[name]
-    if type(value) is not int or not lowest <= value <= highest:
-        raise WireError(f"{name!r} must be a whole number from {lowest} to {highest}")
-    return value
-
-
-def _amount(fields: Fields, name: str, *, shown: str = "", highest: float = 1e12) -> float:
-    value = fields[name]
-    if type(value) not in (int, float) or not (math.isfinite(value) and 0 <= value <= highest):
-        raise WireError(f"{shown or name!r} must be a number from 0 to {highest:g}")
-    return float(value)
-
-
-def _ordinals(fields: Fields, name: str, count: int) -> tuple[int, ...]:
-    values = _list(fields, name, count)
-    if not all(type(value) is int and 0 <= value < count for value in values):
-        raise WireError(f"{name!r} must hold ordinals below {count}")
-    if len(set(values)) < len(values):
-        raise WireError(f"{name!r} names an ordinal twice")
-    return tuple(values)
+def _insight(item: Any) -> Insight:
+    fields = read.as_object(item, "'insight'")
+    read.only(fields, Insight.__dataclass_fields__, "'insight'")
+    return Insight(
+        right=read.chances(fields, "right", MAX_WORKERS),
+        chosen=read.chances(fields, "chosen", MAX_WORKERS),
+        accept=read.amount(fields, "accept", highest=1.0),
+        expected_cost_usd=read.amount(fields, "expected_cost_usd"),
+        expected_quality=read.amount(fields, "expected_quality", highest=1.0),
+    )

@@ -20,6 +20,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO
 
+from conductor.process.spawn import spawn
+
 PARENT = "CONDUCTOR_PARENT"
 """Environment variable that tells a child whose child it must stay."""
 
@@ -102,7 +104,7 @@ class Supervisor:
         """One life of `child`; returns how it ended. A machine that has no process left to give
         is no reason to give up."""
         try:
-            process = await asyncio.create_subprocess_exec(
+            process = await spawn(
                 *child.argv,
                 env={**child.env, PARENT: str(os.getpid())},
                 stdin=asyncio.subprocess.DEVNULL,

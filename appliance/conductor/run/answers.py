@@ -1,47 +1,10 @@
-"""Answers in wire form: one that the appliance gives itself, and how a streamed one begins."""
+"""Answers in wire form: what they say they used, and how a streamed one begins."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
 
 from conductor.core import Body, Usage
-
-
-@dataclass(frozen=True)
-class Said:
-    """A whole text to be given as the answer, plain or in chunks. `created` in Unix seconds."""
-
-    id: str
-    created: int
-    model: str
-    text: str
-    usage: Usage
-
-    def body(self) -> Body:
-        """The plain answer."""
-        message = {"role": "assistant", "content": self.text, "refusal": None}
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
-        return {
-            **self._head("chat.completion"),
-            "choices": [choice],
-            "usage": usage_body(self.usage),
-        }
-
-    async def chunks(self) -> AsyncGenerator[Body, None]:
-        """The same as a stream, with its usage chunk at the end."""
-        head = self._head("chat.completion.chunk")
-        for delta, finish in (
-            ({"role": "assistant", "content": ""}, None),
-            ({"content": self.text}, None),
-            ({}, "stop"),
-        ):
-            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-            yield {**head, "choices": [choice], "usage": None}
-        yield {**head, "choices": [], "usage": usage_body(self.usage)}
-
-    def _head(self, kind: str) -> Body:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
 
 def usage_body(usage: Usage) -> Body:

@@ -1,8 +1,9 @@
 """One request from label to outcome, apart from HTTP: judge, plan, record, reserve, run, settle.
 
 The order is the guarantee. The decision record is posted before anything runs; remote calls and the
-first byte of the answer wait until it is on disk; the outcome record follows in every case: an
-answer, a refusal, an error, or a client that left.
+first byte of the answer wait until it is on disk; so it goes again with the record of every further
+round (`rounds.py`). The outcome record follows in every case: an answer, a refusal, an error, or a
+client that left.
 """
 
 from __future__ import annotations
@@ -13,19 +14,25 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from conductor.audit.log import AuditLog
 from conductor.chat.request import ChatRequest
 from conductor.errors import ApiError, AuditError, AuditUnavailable, UpstreamTimeout
-from conductor.labels import Lattice
 from conductor.ledger import Ledger, Reservation, to_musd
 from conductor.metrics import Metrics
-from conductor.plan.language import Plan
 from conductor.policy.document import Policy
 from conductor.run.budget import Budget
-from conductor.run.executor import Answer, Executor, Job, Run
+from conductor.run.facts import (
+    answer_facts,
+    count_plan,
+    count_rounds,
+    plan_facts,
+    step_facts,
+    verdict_facts,
+)
 from conductor.run.intake import Drafted, Intake, Judged
+from conductor.run.job import Answer, Job, Round, Run
+from conductor.run.rounds import Rounds
 from conductor.settings import Key, RequestLimits
 
 
@@ -50,7 +57,7 @@ class Conduct:
         *,
         policy: Policy,
         intake: Intake,
-        executor: Executor,
+        rounds: Rounds,
         audit: AuditLog,
         ledger: Ledger,
         metrics: Metrics,
@@ -58,7 +65,7 @@ class Conduct:
     ) -> None:
         self._policy = policy
         self._intake = intake
-        self._executor = executor
+        self._rounds = rounds
         self._audit = audit
         self._ledger = ledger
         self._metrics = metrics
@@ -66,15 +73,22 @@ class Conduct:
 
     @asynccontextmanager
     async def answer(
-        self, state: Conducted, request: ChatRequest, raw: bytes, key: Key, declared: str | None
+        self,
+        state: Conducted,
+        request: ChatRequest,
+        raw: bytes,
+        key: Key,
+        declared: str | None,
+        cost_weight: str | None = None,
     ) -> AsyncIterator[Answer]:
-        """Enter with the begun answer. Raises `ApiError`; fills `state` as decisions are made."""
+        """Enter with the begun answer. `declared` and `cost_weight` are the texts of two headers,
+        see `Intake.judge`. Raises `ApiError`; fills `state` as decisions are made."""
         started_s = time.monotonic()
         outcome = "failed"
         try:
             async with (
                 asyncio.timeout(self._limits.total_s),
-                self._answer(state, request, raw, key, declared) as answer,
+                self._answer(state, request, raw, key, declared, cost_weight) as answer,
             ):
                 yield answer
             outcome = "completed"
@@ -99,10 +113,16 @@ class Conduct:
 
     @asynccontextmanager
     async def _answer(
-        self, state: Conducted, request: ChatRequest, raw: bytes, key: Key, declared: str | None
+        self,
+        state: Conducted,
+        request: ChatRequest,
+        raw: bytes,
+        key: Key,
+        declared: str | None,
+        cost_weight: str | None,
     ) -> AsyncIterator[Answer]:
         began_s = time.monotonic()
-        judged = state.judged = await self._intake.judge(request, raw, key, declared)
+        judged = state.judged = await self._intake.judge(request, raw, key, declared, cost_weight)
         self._metrics.scanned(time.monotonic() - began_s, judged.scan.unscanned)
         self._metrics.labelled(self._policy.lattice.levels[judged.label.level])
         spent = self._ledger.remaining_usd(key.id) == 0
@@ -115,17 +135,18 @@ class Conduct:
                 self._metrics.blocked(judged.denial.rule)
             await self._decide(state, key, request.model, 0)
             raise
-        planned = drafted.planned
-        self._metrics.planned(planned.engine, planned.where, planned.why or "")
+        count_plan(self._metrics, drafted)
         with self._reserve(key, drafted) as held:
             budget = Budget(replace(self._limits, max_cost_usd=held.musd / 1e6), time.monotonic)
-            durable = self._decide(state, key, request.model, held.musd)
-            state.run = Run(self._job(state, request, judged, drafted, budget, durable))
+            recorded = self._decide(state, key, request.model, held.musd)
+            job = self._job(state, request, judged, budget)
+            run = state.run = Run(job, [Round(judged.label, drafted, recorded)])
             try:
-                async with self._executor.answer(state.run) as answer:
+                async with self._rounds.answer(run, judged) as answer:
                     yield answer
             finally:
                 held.settle(budget.cost_usd)
+                count_rounds(self._metrics, run)
 
     def _reserve(self, key: Key, drafted: Drafted) -> Reservation:
         """Put aside the most that this request may cost: nothing when all candidates are free,
@@ -137,15 +158,7 @@ class Conduct:
         most = self._limits.max_cost_usd
         return self._ledger.reserve(key.id, min(left, most) if left else most)
 
-    def _job(
-        self,
-        state: Conducted,
-        request: ChatRequest,
-        judged: Judged,
-        drafted: Drafted,
-        budget: Budget,
-        durable: asyncio.Future[None],
-    ) -> Job:
+    def _job(self, state: Conducted, request: ChatRequest, judged: Judged, budget: Budget) -> Job:
         return Job(
             request=request,
             request_id=state.request_id,
@@ -153,10 +166,7 @@ class Conduct:
             answer_id=f"chatcmpl-{state.decision_id}",
             created=int(time.time()),
             label=judged.label,
-            candidates=drafted.candidates,
-            planned=drafted.planned,
             budget=budget,
-            durable=durable,
         )
 
     def _decide(
@@ -176,13 +186,11 @@ class Conduct:
             detectors=[{"id": f.detector, "count": f.count, "view": f.view}
                        for f in judged.scan.findings],
             unscanned=list(judged.scan.unscanned),
-            verdicts={worker: [v.allow, v.rule] for worker, v in judged.verdicts.items()},
+            verdicts=verdict_facts(judged.verdicts),
             policy_revision=self._policy.revision,
             policy_sha256=self._policy.sha256,
-            plan=plan_shape(drafted) if drafted else None,
-            engine=drafted.planned.engine if drafted else None,
-            engine_where=drafted.planned.where if drafted else None,
             reserved_musd=reserved_musd,
+            **plan_facts(drafted),
         )  # fmt: skip
         state.decided = True
         return posted
@@ -200,47 +208,8 @@ class Conduct:
             decision_id=state.decision_id,
             key=key.id,
             outcome=outcome,
-            worker=state.run.answered_by if state.run else "",
             steps=step_facts(state.run, self._policy.lattice) if state.run else [],
             cost_musd=to_musd(state.run.cost_usd) if state.run else 0,
             duration_ms=round((time.monotonic() - started_s) * 1000),
+            **answer_facts(state.run),
         )
-
-
-def plan_shape(drafted: Drafted) -> list[dict[str, str]]:
-    """A plan for the record: workers and access lists, without a word of its instructions."""
-    return [
-        {"worker": _worker_name(drafted, step.worker), "access": str(step.access)}
-        for step in drafted.planned.plan.steps
-    ]
-
-
-def plan_text(drafted: Drafted) -> str:
-    """A plan for people: like its text, with worker ids in place of ordinals."""
-    plan: Plan = drafted.planned.plan
-    return "\n".join(
-        f"{_worker_name(drafted, step.worker)} {step.access} {step.subtask or '-'}"
-        for step in plan.steps
-    )
-
-
-def _worker_name(drafted: Drafted, worker: int | str) -> str:
-    """The id behind an ordinal; a built-in's own name."""
-    return drafted.candidates[worker].id if isinstance(worker, int) else str(worker)
-
-
-def step_facts(run: Run, lattice: Lattice) -> list[dict[str, Any]]:
-    """Per-step accounting for trace and audit: integers and names only."""
-    return [
-        {
-            "step": record.step,
-            "worker": record.worker,
-            "label": lattice.show(record.label),
-            "attempts": [{"worker": t.worker, "outcome": str(t.outcome), "ms": t.duration_ms}
-                         for t in record.tried],
-            "prompt_tokens": record.usage.prompt_tokens,
-            "completion_tokens": record.usage.completion_tokens,
-            "cost_musd": to_musd(sum(t.cost_usd for t in record.tried)),
-        }
-        for record in sorted(run.records.values(), key=lambda r: r.step)
-    ]  # fmt: skip

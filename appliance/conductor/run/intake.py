@@ -1,19 +1,23 @@
 """From a request to a job: its label, the verdict for every worker, and a plan. Nothing is called.
 
 The same code serves a chat completion, `POST /v1/plan` and `conductor plan`, so that an explanation
-cannot differ from what would happen.
+cannot differ from what would happen; and every further round of a request, which is judged anew by
+the label of all that was heard.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from conductor.chat.request import ChatRequest
-from conductor.core import Candidate, PlanRequest, Scan, Verdict, Worker
+from conductor.core import Candidate, Heard, PlanRequest, Scan, Verdict, Worker
 from conductor.detect.scan import Scanner
 from conductor.errors import (
     ApiError,
+    BadRequest,
+    CostWeightNotAllowed,
     LabelNotAllowed,
     PlanError,
     PolicyBlocked,
@@ -26,9 +30,10 @@ from conductor.planner.engine import Planned
 from conductor.policy.decide import classify, decide_all
 from conductor.policy.document import Policy
 from conductor.run.budget import estimate_tokens
+from conductor.run.exchange import Limits, Used, goes_on, room
 from conductor.run.failover import unreachable
 from conductor.selection import Selection, select
-from conductor.settings import Key
+from conductor.settings import MAX_COST_WEIGHT, CostWeights, Key, RequestLimits
 from conductor.workers.pool import Pool
 
 DIRECT = "direct"
@@ -37,16 +42,23 @@ DIRECT = "direct"
 DIRECT_PLAN = Plan((Step(0, Access(question=True)),))
 """One step by the one candidate, shown the question."""
 
+KEPT = "kept"
+"""What stands in an engine's place when there is nobody left to ask a further answer of."""
+
+_WEIGHT = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,9})?")
+
 
 @dataclass(frozen=True)
 class Judged:
-    """A labelled request and what policy says of every worker that model name and key include."""
+    """A labelled request and what policy says of every worker that model name and key include.
+    `cost_weight` is what engines are told of cost, see `core.PlanRequest`."""
 
     selection: Selection
     scan: Scan
     label: Label
     verdicts: Mapping[str, Verdict]
     permitted: tuple[Worker, ...]
+    cost_weight: float
 
     @property
     def denial(self) -> Verdict | None:
@@ -56,11 +68,40 @@ class Judged:
 
 @dataclass(frozen=True)
 class Drafted:
-    """A judged request with its plan; ordinals index `candidates`: those that were planned over,
-    then those that could not be reached, which may stand in last if they are back by then."""
+    """A judged request with a round's plan; ordinals index `candidates`: those that were planned
+    over, then those that could not be reached, which may stand in last if they are back by then.
+    `look`: the round is one to look at."""
 
     candidates: tuple[Worker, ...]
     planned: Planned
+    look: bool = False
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a step of an earlier round answered, for the planner. `worker` is the id of who did;
+    the answer is empty when there is none."""
+
+    step: int
+    worker: str
+    answer: str
+    output_tokens: int
+
+
+@dataclass(frozen=True)
+class Before:
+    """What the earlier rounds of a request left, for planning a further one."""
+
+    told: tuple[Told, ...]
+    used: Used
+
+    @property
+    def answered(self) -> bool:
+        return any(told.answer for told in self.told)
+
+
+FIRST = Before((), Used())
+"""Before a first round."""
 
 
 class Intake:
@@ -73,31 +114,47 @@ class Intake:
         pool: Pool,
         scanner: Scanner,
         planner: PlannerClient,
-        max_steps: int,
+        limits: RequestLimits,
+        cost_weights: CostWeights,
     ) -> None:
         self._policy = policy
         self._pool = pool
         self._scanner = scanner
         self._planner = planner
-        self._max_steps = max_steps
+        self._limits = limits
+        self._cost_weights = cost_weights
 
     async def judge(
-        self, request: ChatRequest, raw: bytes, key: Key, declared: str | None
+        self,
+        request: ChatRequest,
+        raw: bytes,
+        key: Key,
+        declared: str | None,
+        cost_weight: str | None = None,
     ) -> Judged:
         """Label the request and judge all workers.
 
         `raw` is the text that the request was parsed from; a long one is scanned as it stands, in
-        another process. `declared` is the text of a label header. Raises `ModelNotFound`,
-        `ModelNotAllowed` and `LabelNotAllowed`; a request that nobody may see is no error here.
+        another process. `declared` and `cost_weight` are the texts of the headers for a label and
+        for a cost weight. Raises `ModelNotFound`, `ModelNotAllowed`, `LabelNotAllowed`,
+        `CostWeightNotAllowed` and `BadRequest`; a request that nobody may see is no error here.
         """
         selection = select(request.model, self._pool.by_id, key.models)
         base = self._base(key, declared)
+        weight = self._weight(key, selection, cost_weight)
         scan = await self._scanner.scan(request.body, raw)
         label = classify(self._policy, scan, base)
         workers = [worker for worker in self._pool.workers if selection.includes(worker)]
         verdicts = decide_all(self._policy, label, workers)
         permitted = tuple(worker for worker in workers if verdicts[worker.id].allow)
-        return Judged(selection, scan, label, verdicts, permitted)
+        return Judged(selection, scan, label, verdicts, permitted, weight)
+
+    def judge_again(self, judged: Judged, label: Label, candidates: tuple[Worker, ...]) -> Judged:
+        """The request with a label that was raised since, and what policy now says of the
+        `candidates` of its earlier round: no round has more than the one before."""
+        verdicts = decide_all(self._policy, label, candidates)
+        permitted = tuple(worker for worker in candidates if verdicts[worker.id].allow)
+        return replace(judged, label=label, verdicts=verdicts, permitted=permitted)
 
     def _base(self, key: Key, declared: str | None) -> Label:
         base = key.default_label or self._policy.default_label
@@ -113,40 +170,91 @@ class Intake:
         except ValueError as error:
             raise LabelNotAllowed(f"The header x-conductor-label is {error}.") from None
 
-    async def draft(
-        self, request: ChatRequest, judged: Judged, request_id: str, *, free_only: bool = False
-    ) -> Drafted:
-        """Plan over the permitted workers that can be reached; with `free_only` over those of them
-        that cost nothing, if there are any.
+    def _weight(self, key: Key, selection: Selection, given: str | None) -> float:
+        if given is None:
+            return self._cost_weights.of(selection.preference)
+        if not key.set_cost_weight:
+            raise CostWeightNotAllowed(
+                "This key may not set a cost weight. Remove the header x-conductor-cost-weight, "
+                "choose one of the models conductor-thrifty and conductor-quality instead, or have "
+                "an administrator set set_cost_weight for the key."
+            )
+        if not _WEIGHT.fullmatch(given) or float(given) > MAX_COST_WEIGHT:
+            raise BadRequest(
+                f"The header x-conductor-cost-weight must be one decimal number from 0 to "
+                f"{MAX_COST_WEIGHT:g}, such as 0.03."
+            )
+        return float(given)
 
-        Raises `PolicyBlocked` when none is permitted, 503 when none of them can be reached.
+    async def draft(
+        self,
+        request: ChatRequest,
+        judged: Judged,
+        request_id: str,
+        before: Before = FIRST,
+        *,
+        free_only: bool = False,
+    ) -> Drafted:
+        """Plan a round over the permitted workers that can be reached; with `free_only` over those
+        of them that cost nothing, if there are any.
+
+        Raises `PolicyBlocked` when none is permitted, 503 when none of them can be reached; after
+        an earlier round that was answered, that answer is kept instead.
         """
-        if not judged.permitted:
-            raise self._blocked(judged)
         candidates = judged.permitted
         if free_only:
             candidates = tuple(w for w in candidates if w.price.free) or candidates
         reached = tuple(w for w in candidates if self._pool.routable(w))
+        limits = self._limits_of(request)
+        if before.answered and not (reached and room(limits, before.used).max_steps):
+            return Drafted((), Planned(Plan((), before.used.steps), KEPT))
+        if not candidates:
+            raise self._blocked(judged)
         if not reached:
             raise self._unreachable(candidates)
         if judged.selection.worker is not None:
             return Drafted(reached, Planned(DIRECT_PLAN, DIRECT))
-        asked = PlanRequest(
-            request_id=request_id,
-            question=request.question,
-            candidates=tuple(_candidate(worker) for worker in reached),
-            preference=judged.selection.preference,
-            max_steps=self._max_steps,
-            one_step=request.one_step,
-            prompt_tokens=estimate_tokens(request.prompt_bytes),
-        )
         try:
+            asked = self._asked(request, judged, request_id, reached, before)
             planned = await self._planner.plan(asked)
         except PlanError:
             raise UpstreamFailed("No plan could be made for this request.") from None
         resting = tuple(w for w in candidates if w not in reached)
         last = range(len(reached), len(reached) + len(resting))
-        return Drafted(reached + resting, replace(planned, alternates=(*planned.alternates, *last)))
+        return Drafted(
+            reached + resting,
+            replace(planned, alternates=(*planned.alternates, *last)),
+            goes_on(planned.plan, planned.look, limits, before.used),
+        )
+
+    def _asked(
+        self,
+        request: ChatRequest,
+        judged: Judged,
+        request_id: str,
+        reached: tuple[Worker, ...],
+        before: Before,
+    ) -> PlanRequest:
+        left = room(self._limits_of(request), before.used)
+        return PlanRequest(
+            request_id=request_id,
+            question=request.question,
+            candidates=tuple(_candidate(worker) for worker in reached),
+            preference=judged.selection.preference,
+            max_steps=left.max_steps,
+            one_step=request.one_step,
+            prompt_tokens=estimate_tokens(request.prompt_bytes),
+            cost_weight=judged.cost_weight,
+            heard=_heard(before, reached),
+            rounds_left=left.rounds_left,
+            calls_left=left.calls_left,
+        )
+
+    def _limits_of(self, request: ChatRequest) -> Limits:
+        """What must come from a single worker is not compared with what others say."""
+        limits = self._limits
+        rounds = 1 if request.one_step else limits.max_rounds
+        return Limits(limits.max_steps, rounds, limits.max_calls)
 
     def _blocked(self, judged: Judged) -> PolicyBlocked:
         verdict = judged.denial
@@ -162,6 +270,15 @@ class Intake:
             only_local=not any(worker.remote for worker in permitted),
             retry_after_s=max(1.0, min(self._pool.reopen_in_s(worker) for worker in permitted)),
         )
+
+
+def _heard(before: Before, candidates: tuple[Worker, ...]) -> tuple[Heard, ...]:
+    """Earlier answers with their workers' places among the candidates, for those that have one."""
+    places = {worker.id: place for place, worker in enumerate(candidates)}
+    return tuple(
+        Heard(told.step, places.get(told.worker), told.answer, told.output_tokens)
+        for told in before.told
+    )
 
 
 def _candidate(worker: Worker) -> Candidate:

@@ -61,7 +61,9 @@ def _result(item: Shown) -> str:
 
 
 def answer_text(body: Body) -> str:
-    """The text of the first choice; empty when there is none (a bare tool call)."""
+    """The text of the first choice, which may be a refusal: that is an answer, too. Empty when
+    there is none (a bare tool call)."""
     choices = body.get("choices") or [{}]
-    content = (choices[0].get("message") or {}).get("content")
-    return content if isinstance(content, str) else ""
+    message = choices[0].get("message") or {}
+    texts = [text for text in (message.get("content"), message.get("refusal")) if text]
+    return texts[0] if texts and isinstance(texts[0], str) else ""

@@ -1,8 +1,11 @@
-"""Shape a plain answer: as a stream of one chunk, so that the two modes cannot disagree. Pure."""
+"""Plain answers: shaped as a stream of one chunk, so that the two modes cannot disagree, and given
+later, when they were held back. Pure.
+"""
 
 from __future__ import annotations
 
 from conductor.core import Body, Usage
+from conductor.run.answers import usage_body
 from conductor.run.stream import ChunkShaper, malformed
 
 
@@ -37,6 +40,18 @@ def shape_plain(
         "usage": shaper.usage_body(earlier),
     }
     return answer, shaper.usage
+
+
+def held_back(body: Body, model: str, usage: Usage) -> Body:
+    """A shaped answer as it is given later: by `model`, with the usage that it then took."""
+    return {**body, "model": model, "usage": {**body["usage"], **usage_body(usage)}}
+
+
+def held_back_chunks(body: Body) -> list[Body]:
+    """The same as a stream, with its usage in the last chunk."""
+    shaper = ChunkShaper(body["id"], body["created"], body["model"], True)
+    *chunks, last = shaper.feed(_as_chunk(body)) + shaper.finish()
+    return [*chunks, {**last, "usage": body["usage"]}]
 
 
 def _as_chunk(body: Body) -> Body:

