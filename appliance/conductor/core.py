@@ -57,6 +57,8 @@ class Price:
 
 
 CardSource = Literal["measured", "declared"]
+VERBOSITY = (0.01, 100.0)
+"""Lowest and highest `Card.verbosity`."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Card:
     skill: Mapping[str, float]
     output_tokens_per_s: float
     source: CardSource
+    verbosity: float = 1.0
+    """How long its answers are, against the mean of the workers that an engine was trained on."""
 
 
 @dataclass(frozen=True)

@@ -125,9 +125,15 @@ class CostWeights:
 @dataclass(frozen=True)
 class PlannerConfig:
     """Which plan engine runs, how long it may think about one plan before the default plan is
-    taken, and what it is told of cost."""
+    taken, and what it is told of cost.
+
+    For the engine `pocket`: `bundle` None is the shipped one; one at a path counts only if one of
+    the public keys in `trusted_keys` has signed it.
+    """
 
     engine: str = "default"
+    bundle: Path | None = None
+    trusted_keys: tuple[Path, ...] = ()
     timeout_s: float = 2.0
     cost_weight: CostWeights = CostWeights()
 

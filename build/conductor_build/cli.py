@@ -9,7 +9,10 @@ import click
 from conductor import __version__
 from conductor.errors import ConductorError
 from conductor_build.bundle_cli import bundle
+from conductor_build.crossvalidate_cli import crossvalidate
+from conductor_build.evaluate_cli import evaluate
 from conductor_build.outcomes_cli import outcomes
+from conductor_build.train_cli import train
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -23,6 +26,9 @@ def conductor_build() -> None:
 
 conductor_build.add_command(outcomes)
 conductor_build.add_command(bundle)
+conductor_build.add_command(evaluate)
+conductor_build.add_command(crossvalidate)
+conductor_build.add_command(train)
 
 
 def main() -> None:

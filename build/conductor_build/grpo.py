@@ -26,7 +26,7 @@ from torch import Tensor
 
 from conductor_build.environment import Episodes, Hand
 from conductor_build.pocket.fit import Deck
-from conductor_build.pocket.network import KEEP, LAST, Pocket, Seen, State
+from conductor_build.pocket.network import LAST, Pocket, Seen, State
 from conductor_build.reward import RewardWeights, reward
 
 Method = Literal["grpo", "reinforce"]
@@ -68,6 +68,7 @@ class Choice(NamedTuple):
     episode: Tensor
     """[N]"""
     seen: Seen
+    domain: Tensor
     present: Tensor
     choice: Tensor
     """[N]"""
@@ -106,13 +107,14 @@ def roll_out(pocket: Pocket, deck: Deck, dealt: Hand, generator: torch.Generator
         while episodes.live.any():
             chosen = torch.nonzero(episodes.live)[:, 0]
             state = episodes.state(chosen)
-            seen = pocket.see(state, *episodes.read(chosen))
+            domain, ease = episodes.read(chosen)
+            seen = pocket.see(state, domain, ease)
             log = torch.log_softmax(pocket.score(seen, state.present), 1)
             choice = log.argmax(1) if generator is None else _sample(log, generator)
-            expected = _expected(seen, choice)
-            estimate[chosen] = torch.where(expected >= 0, expected, estimate[chosen])
+            expected = torch.sigmoid(pocket.expected(seen, domain, choice))
+            estimate[chosen] = torch.where(_ends(choice, seen), expected, estimate[chosen])
             taken = log.gather(1, choice[:, None])[:, 0]
-            choices.append(Choice(chosen, seen, state.present, choice, taken))
+            choices.append(Choice(chosen, seen, domain, state.present, choice, taken))
             episodes.choose(chosen, choice)
     return Rollout(episodes, choices, estimate)
 
@@ -121,13 +123,9 @@ def _sample(log: Tensor, generator: torch.Generator) -> Tensor:
     return torch.multinomial(log.exp(), 1, generator=generator)[:, 0]
 
 
-def _expected(seen: Seen, choice: Tensor) -> Tensor:
-    """What the latent model expects of the answer that a choice ends with; -1 if it ends none."""
-    places = seen.price.shape[1]
-    kind, place = choice // places, (choice % places)[:, None]
-    last = seen.belief.right.gather(1, place)[:, 0]
-    kept = seen.belief.accepted.gather(1, place)[:, 0]
-    return torch.where(kind == LAST, last, torch.where(kind == KEEP, kept, torch.full_like(last, -1)))
+def _ends(choice: Tensor, seen: Seen) -> Tensor:
+    """Which choices end their request with an answer."""
+    return choice // seen.price.shape[1] >= LAST
 
 
 def rewards(rollout: Rollout, objective: Objective) -> tuple[Tensor, Tensor]:
@@ -194,16 +192,39 @@ def improve(
             loss = -gain - objective.entropy * entropy
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(pocket.parameters(), objective.max_gradient)
+            torch.nn.utils.clip_grad_norm_(pocket.pointer(), objective.max_gradient)
             optimiser.step()
             losses.append(float(loss.detach()))
             entropies.append(float(entropy.detach()))
     return float(np.mean(losses)), float(np.mean(entropies))
 
 
+def appraise(
+    pocket: Pocket, optimiser: torch.optim.Optimizer, rollout: Rollout, weight: float = 1e-4
+) -> float:
+    """Fit the expectation of an answer's quality to the records of a rollout; returns the loss,
+    the mean cross-entropy in nats. Its own optimiser: it shares no parameter with the pointer."""
+    quality = torch.tensor(rollout.episodes.quality(), dtype=torch.float32)
+    losses = []
+    for moment in rollout.choices:
+        ends = _ends(moment.choice, moment.seen)
+        if not ends.any():
+            continue
+        part = torch.nonzero(ends)[:, 0]
+        odds = pocket.expected(_at(moment.seen, part), moment.domain[part], moment.choice[part])
+        losses.append(torch.nn.functional.binary_cross_entropy_with_logits(
+            odds, quality[moment.episode[part]], reduction="sum"))  # fmt: skip
+    loss = torch.stack(losses).sum() / len(quality)
+    optimiser.zero_grad()
+    (loss + weight * pocket.appraise.weight.square().sum()).backward()  # type: ignore[no-untyped-call]
+    optimiser.step()
+    return float(loss.detach())
+
+
 def step(
     pocket: Pocket,
     optimiser: torch.optim.Optimizer,
+    critic: torch.optim.Optimizer,
     deck: Deck,
     dealt: Hand,
     objective: Objective,
@@ -211,6 +232,7 @@ def step(
 ) -> Progress:
     """One batch: roll out, credit, improve."""
     rollout = roll_out(pocket, deck, dealt, generator)
+    appraise(pocket, critic, rollout)
     learned, recorded = rewards(rollout, objective)
     loss, entropy = improve(
         pocket, optimiser, rollout, advantages(learned, objective), objective, generator
@@ -235,6 +257,7 @@ def _join(choices: Sequence[Choice]) -> Choice:
     return Choice(
         torch.cat([choice.episode for choice in choices]),
         Seen(belief, *rest),
+        torch.cat([choice.domain for choice in choices]),
         torch.cat([choice.present for choice in choices]),
         torch.cat([choice.choice for choice in choices]),
         torch.cat([choice.log_prob for choice in choices]),

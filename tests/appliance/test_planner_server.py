@@ -24,6 +24,7 @@ from conductor.planner.default import DefaultEngine
 from conductor.planner.engine import Insight, PlanEngine
 from conductor.planner.server import PlannerService, load_engine, serving
 from conductor.process.unixserver import serve_until_stopped
+from conductor.settings import PlannerConfig
 from support.planner import FakeEngine, get, planner_process, socket_folder
 from support.plans import candidate, heard, request
 from support.soon import SOON_S, until
@@ -257,24 +258,28 @@ def broken() -> PlanEngine:
     raise RuntimeError(SECRET)
 
 
+def engine(name: str) -> PlanEngine:
+    return load_engine(PlannerConfig(name), Path("/nowhere"))
+
+
 def test_engines_of_other_packages_plug_in_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     offer(monkeypatch, "support.planner:FakeEngine")
-    assert load_engine("fake").name == "fake"
-    assert load_engine("default").name == "default"
+    assert engine("fake").name == "fake"
+    assert engine("default").name == "default"
 
 
 def test_an_engine_that_is_unknown_ambiguous_or_broken_stops_the_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(StartError, match="not installed; choose one of: default"):
-        load_engine("pocket")
+    with pytest.raises(StartError, match="not installed; choose one of: default, pocket"):
+        engine("unheard-of")
     offer(monkeypatch, "support.planner:FakeEngine", "support.planner:FakePlanner")
     with pytest.raises(StartError, match="more than one package"):
-        load_engine("fake")
+        engine("fake")
     for target in ["no.such.module:X", "support.planner:NoSuchEngine", f"{__name__}:broken"]:
         offer(monkeypatch, target)
         with pytest.raises(StartError, match="cannot be loaded") as caught:
-            load_engine("fake")
+            engine("fake")
         assert SECRET not in str(caught.value)
 
 

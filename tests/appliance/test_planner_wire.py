@@ -88,7 +88,23 @@ def test_insight_of_any_shape_is_numbers_or_refused(name: str, value: object) ->
 
 
 texts = st.text(max_size=30)
-cards = st.builds(candidate, price=st.floats(0, 100), local=st.booleans(), code=st.floats(0, 1))
+
+
+@pytest.mark.parametrize("value", [0, 0.001, 101, -1, True, "1", None])
+def test_a_card_is_as_wordy_as_can_be_or_the_request_is_refused(value: object) -> None:
+    fields = orjson.loads(wire.encode_request(request(candidate())))
+    fields["candidates"][0]["verbosity"] = value
+    with pytest.raises(wire.WireError, match=r"'verbosity' must hold numbers from 0\.01 to 100"):
+        wire.decode_request(orjson.dumps(fields))
+
+
+cards = st.builds(
+    candidate,
+    price=st.floats(0, 100),
+    local=st.booleans(),
+    verbosity=st.floats(0.01, 100),
+    code=st.floats(0, 1),
+)
 answers = st.lists(
     st.tuples(st.none() | st.integers(0, 2), texts, st.integers(0, 10**6)), max_size=MAX_TOTAL_STEPS
 ).map(lambda said: tuple(Heard(step, *told) for step, told in enumerate(said)))

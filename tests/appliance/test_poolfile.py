@@ -169,6 +169,13 @@ def test_limits_have_defaults_and_each_can_be_set(tmp_path: Path) -> None:
     assert only(tmp_path, changed(LOCAL, limits=own)).limits == WorkerLimits(**own)
 
 
+def test_how_wordy_a_worker_is_stands_on_its_card_and_is_average_unless_told(
+    tmp_path: Path,
+) -> None:
+    assert only(tmp_path, LOCAL).card.verbosity == 1.0
+    assert only(tmp_path, changed(LOCAL, card={"verbosity": 1.8})).card.verbosity == 1.8
+
+
 @pytest.mark.parametrize(
     ("worker", "code", "words"),
     [
@@ -194,6 +201,9 @@ def test_limits_have_defaults_and_each_can_be_set(tmp_path: Path) -> None:
         (changed(LOCAL, card={"skill": {"General": 0.5}}), "bad-name", "lower case"),
         (changed(LOCAL, card={"source": "guessed"}), "bad-value", "known: declared, measured"),
         (changed(LOCAL, card={"output_tokens_per_s": 0}), "bad-value", "from 0.001"),
+        (changed(LOCAL, card={"verbosity": 0}), "bad-value", "from 0.01 to 100"),
+        (changed(LOCAL, card={"verbosity": 101}), "bad-value", "from 0.01 to 100"),
+        (changed(LOCAL, card={"verbosity": ".nan"}), "wrong-kind", "a number"),
         (changed(LOCAL, limits={"max_in_flight": 0}), "bad-value", "from 1"),
         (changed(LOCAL, limits={"idle": 1}), "unknown-key", "did you mean 'idle_s'"),
         (changed(REMOTE, price=None), "missing-key", "price"),

@@ -22,6 +22,16 @@ from conductor.process.unixsocket import listening
 from support.soon import SOON_S
 
 ROOT = Path(__file__).parents[2]
+PLANNER = """
+import pathlib, sys
+from conductor.planner.server import run_planner
+from conductor.settings import PlannerConfig
+socket, engine, *paths = sys.argv[1:]
+bundle, key, models = map(pathlib.Path, paths or ("", "", ""))
+own = bundle != pathlib.Path()
+settings = PlannerConfig(engine, bundle, (key,)) if own else PlannerConfig(engine)
+run_planner(pathlib.Path(socket), settings, models)
+"""
 
 
 @contextmanager
@@ -135,14 +145,14 @@ def http(body: bytes, status: int = 200) -> bytes:
 
 
 @asynccontextmanager
-async def planner_process(socket: Path, engine: str = "default") -> AsyncIterator[int]:
-    """A real planner process that is ready; its pid. Killed at the end if it still runs."""
-    code = (
-        "import pathlib, sys; from conductor.planner.server import run_planner; "
-        "run_planner(pathlib.Path(sys.argv[1]), sys.argv[2])"
-    )
+async def planner_process(socket: Path, *settings: str) -> AsyncIterator[int]:
+    """A real planner process that is ready; its pid. Killed at the end if it still runs.
+
+    `settings`: the engine's name, and for `pocket` bundle and key file, both empty for the shipped
+    one, and the folder of models.
+    """
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, str(socket), engine,
+        sys.executable, "-c", PLANNER, str(socket), *(settings or ("default",)),
         env={**os.environ, "PYTHONPATH": str(ROOT / "appliance")},
         stdout=asyncio.subprocess.DEVNULL,
     )  # fmt: skip

@@ -43,10 +43,11 @@ def candidate(
     local: bool = True,
     speed: float = 50.0,
     context: int = 8192,
+    verbosity: float = 1.0,
     **skill: float,
 ) -> Candidate:
     """A worker's anonymous side; `price` is USD per million tokens both ways."""
-    card = Card(skill or {"general": 0.5}, speed, "declared")
+    card = Card(skill or {"general": 0.5}, speed, "declared", verbosity)
     return Candidate(card, Price(price, price), local, context)
 
 

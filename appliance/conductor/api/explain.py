@@ -112,6 +112,7 @@ def _cards(drafted: Drafted) -> list[Body]:
             "input_usd_per_mtok": worker.price.input_usd_per_mtok,
             "output_usd_per_mtok": worker.price.output_usd_per_mtok,
             "output_tokens_per_s": worker.card.output_tokens_per_s,
+            "verbosity": worker.card.verbosity,
             "context_tokens": worker.limits.context_tokens,
             "chance_right": right[place] if place < len(right) else None,
             "chance_chosen": chosen[place] if place < len(chosen) else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 import orjson
@@ -15,6 +16,7 @@ from conductor.cli.options import config_option, json_option
 @json_option
 def check(config: Path, as_json: bool) -> None:
     """Check appliance.yaml, workers.yaml and policy.yaml; exit 1 with every fault's position."""
+    from conductor.cli.models import missing_models
     from conductor.config import load
     from conductor.errors import ConfigError
 
@@ -25,11 +27,13 @@ def check(config: Path, as_json: bool) -> None:
         click.echo(orjson.dumps({"ok": False, "faults": faults}) if as_json else "\n".join(faults))
         raise SystemExit(1) from None
     workers = [worker.id for worker in site.workers]
-    facts = {
+    facts: dict[str, Any] = {
         "ok": True,
         "mode": site.appliance.mode,
         "keys": [key.id for key in site.appliance.keys],
         "workers": workers,
+        "planner": site.appliance.planner.engine,
+        "missing_models": missing_models(site),
         "policy_revision": site.policy.revision,
         "policy_sha256": site.policy.sha256,
     }
@@ -38,3 +42,6 @@ def check(config: Path, as_json: bool) -> None:
         return
     click.echo(f"{config}: good, mode {facts['mode']}, policy revision {facts['policy_revision']}")
     click.echo(f"workers: {', '.join(workers)}")
+    click.echo(f"planner: {facts['planner']}")
+    for name in facts["missing_models"]:
+        click.echo(f"not here yet: {name}; run 'conductor models pull {name}'")

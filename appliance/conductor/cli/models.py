@@ -106,6 +106,16 @@ def needed_models(site: Site) -> list[str]:
     return list(dict.fromkeys([*planner, *workers]))
 
 
+def missing_models(site: Site) -> list[str]:
+    """Of these, the ids whose file, or a file that it needs, is not here."""
+    catalogue, folder = load_catalogue(), site.appliance.paths.models
+    return [
+        name
+        for name in needed_models(site)
+        if any(locate(folder, model) is None for model in with_needed(catalogue, name))
+    ]
+
+
 def _needed(config: Path) -> list[str]:
     from conductor.config import load
 

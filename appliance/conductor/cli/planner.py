@@ -22,5 +22,6 @@ def planner(config: Path, socket_path: Path | None) -> None:
     configure(site.appliance.log.format, site.appliance.log.level)
     run_planner(
         socket_path or site.appliance.paths.planner_socket,
-        site.appliance.planner.engine,
+        site.appliance.planner,
+        site.appliance.paths.models,
     )

@@ -18,12 +18,13 @@ from pathlib import Path
 import click
 
 from conductor.cli.firststart import check_free, lock_run, prepare
+from conductor.cli.models import missing_models
 from conductor.cli.options import config_option
 from conductor.config import Site, load
 from conductor.core import RemoteEndpoint, SecretRef, UnixEndpoint, Worker
 from conductor.process.probe import answers
 from conductor.process.supervise import Child, Supervisor
-from conductor.workers.catalogue import load_catalogue
+from conductor.workers.catalogue import ENCODER_ID, load_catalogue
 from conductor.workers.fetch import locate
 
 PLANNER_READY_S = 30.0
@@ -73,7 +74,7 @@ async def _up(config: Path, log_file: Path | None) -> None:
 async def _running(
     site: Site, config: Path, supervisor: Supervisor, stop: asyncio.Event
 ) -> AsyncIterator[None]:
-    helpers = [_planner(site, config), *_workers(site, config), *_egress(site, config)]
+    helpers = [*_planner(site, config), *_workers(site, config), *_egress(site, config)]
     serve = _serve(site, config)
     try:
         for child, _ in helpers:
@@ -111,11 +112,13 @@ async def _unless(stop: asyncio.Event, work: Awaitable[object]) -> object:
     return None
 
 
-def _planner(site: Site, config: Path) -> tuple[Child, float]:
-    socket = site.appliance.paths.planner_socket
-    return _child(
-        "planner", ["planner"], config, {}, _answering(socket, "/readyz")
-    ), PLANNER_READY_S
+def _planner(site: Site, config: Path) -> list[tuple[Child, float]]:
+    if site.appliance.planner.engine == "pocket" and ENCODER_ID in missing_models(site):
+        _say("planner", f"no model file: run 'conductor models pull {ENCODER_ID}'")
+        _say("planner", "going on with the written-down rule")
+        return []
+    ready = _answering(site.appliance.paths.planner_socket, "/readyz")
+    return [(_child("planner", ["planner"], config, {}, ready), PLANNER_READY_S)]
 
 
 def _egress(site: Site, config: Path) -> list[tuple[Child, float]]:

@@ -77,9 +77,11 @@ def whole(fields: Fields, name: str, lowest: int, highest: int) -> int:
     return _whole(fields[name], name, lowest, highest)
 
 
-def amount(fields: Fields, name: str, *, shown: str = "", highest: float = 1e12) -> float:
-    """A finite number from 0 to `highest`; `shown` stands for its name in the message."""
-    return _amount(fields[name], shown or name, highest)
+def amount(
+    fields: Fields, name: str, *, shown: str = "", lowest: float = 0.0, highest: float = 1e12
+) -> float:
+    """A finite number within bounds, both included; `shown` stands for its name in the message."""
+    return _amount(fields[name], shown or name, highest, lowest)
 
 
 def chances(fields: Fields, name: str, longest: int) -> tuple[float, ...]:
@@ -101,7 +103,8 @@ def _whole(value: Any, name: str, lowest: int, highest: int) -> int:
     return value
 
 
-def _amount(value: Any, name: str, highest: float) -> float:
-    if type(value) not in (int, float) or not (math.isfinite(value) and 0 <= value <= highest):
-        raise WireError(f"{name!r} must hold numbers from 0 to {highest:g} only")
+def _amount(value: Any, name: str, highest: float, lowest: float = 0.0) -> float:
+    fits = type(value) in (int, float) and math.isfinite(value) and lowest <= value <= highest
+    if not fits:
+        raise WireError(f"{name!r} must hold numbers from {lowest:g} to {highest:g} only")
     return float(value)

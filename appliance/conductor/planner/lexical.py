@@ -38,6 +38,16 @@ FEATURES = (
     "asks_a_fact",
     "money",
     "percent",
+    "loops",
+    "branches",
+    "methods",
+    "mutations",
+    "indexing",
+    "comparisons",
+    "geometry",
+    "roots",
+    "remainders",
+    "chances",
 )
 """Names of what `lexical` returns, in its order. A trained bundle depends on both."""
 
@@ -60,6 +70,26 @@ _MONEY = re.compile(  # but $5$ is a formula
     re.I,
 )
 _PERCENT = re.compile(r"%|\bper ?cent|\bprozent", re.I)
+_LOOP = re.compile(r"\b(?:for|while|foreach|map|filter)\b[^.\n]{0,80}(?::|\{|\bin\b)")
+_BRANCH = re.compile(r"\b(?:if|elif|else|switch|case|try|except|catch)\b[^\n]{0,120}(?::|\{)")
+_METHOD = re.compile(r"\.[a-z_]{2,30}\(")
+_MUTATION = re.compile(
+    r"\.(?:append|extend|insert|pop|remove|update|sort|reverse|clear|push|add|setdefault)\(|[-+*/]=|\bdel\b"
+)
+_INDEX = re.compile(r"\w\[[^\]\n]{1,40}\]")
+_COMPARISON = re.compile(r"[<>!=]=|\b(?:and|or|not|at least|at most|more than|less than)\b")
+_GEOMETRY = re.compile(
+    r"\b(?:triangle|circle|angle|square|rectangle|radius|area|volume|perimeter|polygon|line|plane)s?\b"
+    r"|\\angle|\\triangle",
+    re.I,
+)
+_ROOT = re.compile(r"\\sqrt|\b(?:root|polynomial|quadratic|cubic|logarithm|log|exponent)s?\b|\^", re.I)
+_REMAINDER = re.compile(r"\b(?:mod|modulo|divisible|divisors?|remainders?|prime|gcd|lcm)\b|%|//|\\pmod", re.I)
+_CHANCE = re.compile(r"\b(?:probability|chance|random|dice|coins?|choose|ways|permutations?)\b", re.I)
+_COUNTED = (
+    _LOOP, _BRANCH, _METHOD, _MUTATION, _INDEX, _COMPARISON, _GEOMETRY, _ROOT, _REMAINDER, _CHANCE
+)  # fmt: skip
+"""What makes code hard to follow and mathematics hard to solve: how often, up to a dozen times."""
 
 
 def lexical(text: str) -> NDArray[np.float32]:
@@ -90,6 +120,7 @@ def lexical(text: str) -> NDArray[np.float32]:
         float(_FACT.match(seen) is not None),
         _any(_MONEY, seen),
         _any(_PERCENT, seen),
+        *(_grown(len(pattern.findall(seen)), 12) for pattern in _COUNTED),
     )
     return np.array(values, dtype=np.float32)
 

@@ -20,6 +20,7 @@ from conductor.errors import ConductorError, PlanError, StartError
 from conductor.planner import wire
 from conductor.planner.engine import PlanEngine
 from conductor.process.unixserver import serve_until_stopped, serving_app
+from conductor.settings import PlannerConfig
 
 ENGINES_GROUP = "conductor.engines"
 """Entry point group under which other packages offer engines, as callables without arguments."""
@@ -35,29 +36,48 @@ _DRAIN_S = 5.0
 log = structlog.get_logger()
 
 
-def run_planner(socket: Path, engine: str) -> None:
-    """Serve the engine of that name until SIGTERM or SIGINT. Raises `StartError`."""
+def run_planner(socket: Path, settings: PlannerConfig, models: Path) -> None:
+    """Serve the engine that the settings name until SIGTERM or SIGINT. `models` holds the model
+    files. Raises as `load_engine` does."""
     import uvloop
 
-    loaded = load_engine(engine)
+    loaded = load_engine(settings, models)
     uvloop.run(serve_until_stopped(serving(socket, loaded), engine=loaded.name))
 
 
-def load_engine(name: str) -> PlanEngine:
-    """The engine of that name: `default`, or one that an installed package offers.
+def load_engine(settings: PlannerConfig, models: Path) -> PlanEngine:
+    """The engine that the settings name: `default`, `pocket`, or one that an installed package
+    offers.
 
-    Raises `StartError` for an unknown name, one offered twice, or one that cannot be loaded.
+    Raises `StartError` for an unknown name, one offered twice, or one that cannot be loaded; for
+    `pocket` also `BundleError` and `ConfigError`.
     """
-    if name == "default":
+    if settings.engine == "default":
         from conductor.planner.default import DefaultEngine
 
         return DefaultEngine()
+    if settings.engine == "pocket":
+        return _pocket(settings, models)
+    return _offered(settings.engine)
+
+
+def _pocket(settings: PlannerConfig, models: Path) -> PlanEngine:
+    try:
+        from conductor.planner.pocket import PocketEngine
+    except ModuleNotFoundError as error:
+        raise StartError(
+            f"the plan engine 'pocket' needs {error.name}: install conductor-appliance[planner]"
+        ) from None
+    return PocketEngine.load(settings.bundle, settings.trusted_keys, models)
+
+
+def _offered(name: str) -> PlanEngine:
     from importlib.metadata import entry_points
 
     offered = entry_points(group=ENGINES_GROUP)
     found = list(offered.select(name=name))
     if len(found) != 1:
-        names = ", ".join(["default", *sorted(set(offered.names))])
+        names = ", ".join(["default", "pocket", *sorted(set(offered.names))])
         problem = "is offered by more than one package" if found else "is not installed"
         raise StartError(f"the plan engine {name!r} {problem}; choose one of: {names}")
     try:

@@ -8,8 +8,8 @@ Settings (`appliance.yaml`):
 
     planner:
       engine: pocket
-      bundle: pocket              # or a path, relative to the configuration directory
-      trusted_keys: [site.pub]    # public keys in PEM, relative likewise; only paths need them
+      bundle: pocket              # or a path, relative to paths.root
+      trusted_keys: [site.pub]    # public keys in PEM, relative likewise; for paths only
 
 Left out: reading that file (`appliancefile.py`).
 """

@@ -19,7 +19,16 @@ from typing import Any, cast, get_args
 
 import orjson
 
-from conductor.core import Candidate, Card, CardSource, Heard, PlanRequest, Preference, Price
+from conductor.core import (
+    VERBOSITY,
+    Candidate,
+    Card,
+    CardSource,
+    Heard,
+    PlanRequest,
+    Preference,
+    Price,
+)
 from conductor.errors import PlanError
 from conductor.plan.conclusion import READ_CHARS, ends
 from conductor.plan.language import MAX_STEPS, MAX_TOTAL_STEPS, MAX_WORKERS, parse, show
@@ -195,6 +204,7 @@ def _candidate_fields(candidate: Candidate) -> Fields:
         "skill": dict(candidate.card.skill),
         "output_tokens_per_s": candidate.card.output_tokens_per_s,
         "source": candidate.card.source,
+        "verbosity": candidate.card.verbosity,
         "input_usd_per_mtok": candidate.price.input_usd_per_mtok,
         "output_usd_per_mtok": candidate.price.output_usd_per_mtok,
         "local": candidate.local,
@@ -206,6 +216,7 @@ _CANDIDATE = (
     "skill",
     "output_tokens_per_s",
     "source",
+    "verbosity",
     "input_usd_per_mtok",
     "output_usd_per_mtok",
     "local",
@@ -218,8 +229,10 @@ def _candidate(item: Any) -> Candidate:
     read.only(fields, _CANDIDATE, "a candidate")
     source = read.one_of(fields, "source", get_args(CardSource))
     speed = read.amount(fields, "output_tokens_per_s")
+    low, high = VERBOSITY
+    wordy = read.amount(fields, "verbosity", lowest=low, highest=high)
     return Candidate(
-        card=Card(_skill(fields), speed, cast(CardSource, source)),
+        card=Card(_skill(fields), speed, cast(CardSource, source), wordy),
         price=Price(
             read.amount(fields, "input_usd_per_mtok"), read.amount(fields, "output_usd_per_mtok")
         ),

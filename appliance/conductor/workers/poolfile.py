@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from conductor.appliancefile import Base, read_socket_path
 from conductor.core import (
+    VERBOSITY,
     Card,
     CardSource,
     Destination,
@@ -214,6 +215,7 @@ def _card(section: Section) -> Card:
         skill=skill,
         output_tokens_per_s=section.number("output_tokens_per_s", low=0.001, high=1e6),
         source=cast(CardSource, section.choice("source", get_args(CardSource), "declared")),
+        verbosity=section.number("verbosity", Card.verbosity, low=VERBOSITY[0], high=VERBOSITY[1]),
     )
     section.done()
     return card

@@ -4,13 +4,14 @@ Four things can be done about every worker, and a decode step chooses one of 4K:
 
     MORE    ask it, and write a further line of this round's plan
     LOOK    ask it, end the plan, and look at the answers before anything is accepted
-    LAST    ask it, and take what it answers
+    LAST    ask it, and take what it answers: only when no round is left
     KEEP    end with the answer it gave in an earlier round
 
 The choice is scored by a perceptron over the worker's own features, those of the state, and mean
 and maximum over the pool (Zaheer et al. 2017, Deep Sets), so permuting workers permutes the scores
-and nothing else. One feature enters the score directly: what asking gains one step ahead by the
-latent model, less its price. The perceptron learns what that rule of thumb misses.
+and nothing else. Two features enter the score directly: what asking and looking, or asking and
+taking the answer, gains one step ahead by the latent model, less its price. The perceptron learns
+what that rule of thumb misses.
 
 Shapes: B states, K workers, D domains, F prompt features.
 """
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 from conductor_build.pocket.latent import EASE, Belief, Latent
 
 MORE, LOOK, LAST, KEEP = range(4)
-WORKER_FEATURES = 13
+WORKER_FEATURES = 14
 STATE_FEATURES = 9 + EASE
 _CLOSED = -1e9
 
@@ -85,19 +86,28 @@ class Pocket(nn.Module):
         self.latent = Latent(domains)
         self.trust = nn.Parameter(torch.tensor([1.0, 0.0, 0.0, 0.0]))
         """Calibration of the best answer's log odds: slope, offset, and two of who supports it."""
+        self.appraise = nn.Linear(WORKER_FEATURES + STATE_FEATURES + domains + 1, 2)
+        """Correction of the chance that an answer is right, for one kept and one taken unseen."""
         self.into = nn.Linear(WORKER_FEATURES + STATE_FEATURES, hidden)
         self.mix = nn.Linear(3 * hidden, hidden)
         self.out = nn.Linear(hidden, 4)
         self.sharpness = nn.Parameter(torch.tensor(20.0))
         with torch.no_grad():
+            self.appraise.weight.zero_()
+            self.appraise.bias.zero_()
             self.out.weight.mul_(0.1)
-            self.out.bias.zero_()
+            self.out.bias.copy_(torch.tensor([0.0, 0.5, 0.0, 0.0]))
+
+    def pointer(self) -> list[nn.Parameter]:
+        """The parameters that reinforcement learning trains; the rest is fitted before."""
+        parts = (self.into, self.mix, self.out)
+        return [*(one for part in parts for one in part.parameters()), self.sharpness]
 
     def read(self, prompt: Tensor) -> tuple[Tensor, Tensor]:
         """Domain probabilities [B, D] and predicted ease [B, EASE] of prompts [B, F]."""
         features = (prompt - self.centre) * self.scale
         domain = torch.softmax(self.domain(features), 1)
-        ease = self.ease(features).view(len(prompt), -1, EASE)
+        ease = self.ease(features).view(prompt.shape[0], -1, EASE)  # shape: for export
         return domain, (domain[:, :, None] * ease).sum(1)
 
     def see(self, state: State, domain: Tensor, ease: Tensor) -> Seen:
@@ -107,7 +117,8 @@ class Pocket(nn.Module):
         belief = self.latent.believe(logits, domain, state.asked, state.answer)
         belief = self._calibrated(belief, state)
         best = belief.accepted.amax(1)
-        price = state.weight[:, None] * (state.cost * domain[:, None]).sum(2)
+        longer = torch.exp(ease[:, -1:].clamp(-1.0, 1.0))
+        price = state.weight[:, None] * (state.cost * domain[:, None]).sum(2) * longer
         return Seen(
             belief,
             best,
@@ -127,12 +138,30 @@ class Pocket(nn.Module):
         most = (each * there).amax(1)  # after relu nothing is below zero
         pool = torch.cat([mean, most], 1)[:, None].expand(-1, workers, -1)
         scores = 3.0 * self.out(torch.relu(self.mix(torch.cat([each, pool], 2))))
-        ahead = self.sharpness * seen.worker[:, :, 6]
+        look = self.sharpness * seen.worker[:, :, 6]
+        last = self.sharpness * seen.worker[:, :, 13]
         scores = torch.stack(
-            [scores[:, :, MORE] + ahead, scores[:, :, LOOK] + ahead,
-             scores[:, :, LAST] + ahead, scores[:, :, KEEP]], 1
+            [scores[:, :, MORE] + look, scores[:, :, LOOK] + look,
+             scores[:, :, LAST] + last, scores[:, :, KEEP]], 1
         ).flatten(1)  # fmt: skip
         return scores.masked_fill(~seen.open, _CLOSED)
+
+    def expected(self, seen: Seen, domain: Tensor, choice: Tensor) -> Tensor:
+        """Log odds that the answer which a choice [B] ends with is right, [B]; `seen` and `domain`
+        as for `score`. It means nothing for a choice that ends no request.
+
+        Learned from the records of what the policy really chose: the latent model is right on
+        average, but a policy seeks out the states in which it is too sure.
+        """
+        places = seen.price.shape[1]
+        kind, place = choice // places, choice % places
+        each = torch.arange(len(choice))
+        chance = torch.where(
+            kind == KEEP, seen.belief.accepted[each, place], seen.belief.right[each, place]
+        )
+        odds = torch.logit(chance.clamp(0.01, 0.99))
+        inputs = torch.cat([seen.worker[each, place], seen.state, domain, odds[:, None]], 1)
+        return odds + self.appraise(inputs)[each, (kind == KEEP).to(torch.int64)]
 
     def forward(self, state: State) -> tuple[Tensor, Seen]:
         """Scores [B, 4K] and what they were made from."""
@@ -179,7 +208,8 @@ def grammar(state: State, accepted: Tensor, best: Tensor) -> Tensor:
     keep = torch.where(heard.any(1, keepdim=True), keep, state.asked & state.present)
     keep = keep & (torch.cumsum(keep.to(torch.int64), 1) == 1) & alone
     look = free & further
-    return torch.cat([free & after, look, free & alone, keep], 1)
+    last = free & alone & ~further  # else LOOK and then KEEP says the same, and can still think better
+    return torch.cat([free & after, look, last, keep], 1)
 
 
 def _worker_features(
@@ -203,6 +233,7 @@ def _worker_features(
             belief.support / 5,
             belief.right - best[:, None],
             state.pending.to(skill.dtype),
+            (belief.right - best[:, None] - price).clamp(-0.5, 1.0),
         ],
         2,
     )

@@ -37,7 +37,22 @@ def markdown(evaluation: Evaluation, provenance: Mapping[str, object]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def summary(evaluation: Evaluation) -> str:
+    """Of each pool the table of all policies and the paired differences: what a terminal shows."""
+    return "\n\n".join("\n".join(_overall(judged)) for judged in evaluation.pools) + "\n"
+
+
 def _pool(judged: Judged) -> Iterator[str]:
+    yield from _overall(judged)
+    at = {(result.policy, result.lam): result for result in judged.results}
+    policies = {result.policy for result in judged.results}
+    yield from ["", "### Utility by task", ""]
+    yield from _tasks(at, [p for p in TASK_COLUMNS if p in policies], judged.pool.lambdas)
+    yield from ["", "### What was chosen", ""]
+    yield from _choices(judged.results)
+
+
+def _overall(judged: Judged) -> Iterator[str]:
     pool = judged.pool
     yield f"## {_safe(pool.title)}"
     yield ""
@@ -55,10 +70,6 @@ def _pool(judged: Judged) -> Iterator[str]:
     if judged.differences:
         yield from ["", "### Utility of the conductor less that of a baseline", ""]
         yield from _differences(judged.differences, (*pool.lambdas, None))
-    yield from ["", "### Utility by task", ""]
-    yield from _tasks(at, [p for p in TASK_COLUMNS if p in policies], pool.lambdas)
-    yield from ["", "### What was chosen", ""]
-    yield from _choices(judged.results)
 
 
 def _ordered(policies: Sequence[str]) -> list[str]:
