@@ -72,7 +72,9 @@ def measure(table: Table, domains: tuple[str, ...]) -> Cards:
     )
 
 
-def _ability(right: NDArray[np.float64], count: NDArray[np.float64], pool: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ability(
+    right: NDArray[np.float64], count: NDArray[np.float64], pool: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """One number a worker: by how many log odds it is better than all are, over its domains."""
     ability = np.zeros(len(right))
     for _ in range(20):  # Newton's method on one parameter, with a normal prior
@@ -83,8 +85,10 @@ def _ability(right: NDArray[np.float64], count: NDArray[np.float64], pool: NDArr
     return ability
 
 
-def _prices(table: Table, tokens: NDArray[np.float64], count: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    recorded = np.isfinite(table.tokens).any(0)
+def _prices(
+    table: Table, tokens: NDArray[np.float64], count: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    recorded: NDArray[np.bool_] = np.asarray(np.isfinite(table.tokens).any(0), np.bool_)
     usd = np.array([worker.usd_out_per_mtok for worker in table.workers])
     size = np.array([worker.params_b for worker in table.workers])
     price = np.where(recorded, usd, size / 1000)
@@ -96,7 +100,9 @@ def _prices(table: Table, tokens: NDArray[np.float64], count: NDArray[np.float64
     return price, np.where(recorded[:, None], mean, 1000.0)
 
 
-def _rate(right: NDArray[np.float64], count: NDArray[np.float64], prior: float, weight: float) -> NDArray[np.float64]:
+def _rate(
+    right: NDArray[np.float64], count: NDArray[np.float64], prior: float, weight: float
+) -> NDArray[np.float64]:
     return (right + prior * weight) / (count + weight)
 
 

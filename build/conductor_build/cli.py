@@ -18,9 +18,9 @@ from conductor_build.train_cli import train
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="conductor-build")
 def conductor_build() -> None:
-    """Builds conductors: looks at what models can do, trains, evaluates, exports.
+    """Builds conductors: from recorded outcomes to a trained, judged and signed bundle.
 
-    Training and evaluating come with the pocket conductor.
+    Training needs more than the appliance: `make train-set`.
     """
 
 

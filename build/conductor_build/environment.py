@@ -12,7 +12,7 @@ A worker without a recorded outcome fails, as one that is down would.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -83,13 +83,18 @@ def deal(deck: Deck, draw: Draw, prompts: int, group: int, columns: Sequence[int
     present = np.take_along_axis(present, shuffled, 1)
     chosen = torch.tensor(np.array(columns)[order])
     skill = _as_if_measured(deck.skill[chosen], draw, rng)
-    factor = torch.tensor(np.exp(rng.normal(0, draw.price_spread, order.shape)), dtype=torch.float32)
+    factor = torch.tensor(
+        np.exp(rng.normal(0, draw.price_spread, order.shape)), dtype=torch.float32
+    )
     low, high = np.log(draw.weights)
     weight = torch.tensor(np.exp(rng.uniform(low, high, prompts)), dtype=torch.float32)
     comparable = deck.comparable.numpy()[rows]
     limits = [_limits(draw, bool(known), rng) for known in comparable]
     return repeat(
-        hand(deck, torch.tensor(rows), chosen, torch.tensor(present), skill, factor, weight, limits), group
+        hand(
+            deck, torch.tensor(rows), chosen, torch.tensor(present), skill, factor, weight, limits
+        ),
+        group,
     )
 
 
@@ -106,15 +111,21 @@ def hand(
     """Requests over given pools; `factor` [B, K] multiplies prices."""
     spend = deck.tokens[rows[:, None], columns] * deck.price[columns] / 1000 * factor
     cost = deck.cost[columns] * factor[:, :, None]
+    told = (deck.known[columns] & present[:, :, None]).sum(1) * 2 > present.sum(1, keepdim=True)
+    skill = (
+        skill * told[:, None]
+    )  # a domain that most of the pool was never measured in tells nothing
     return Hand(rows, columns, present, skill, cost, spend, weight, tuple(limits))
 
 
 def repeat(dealt: Hand, group: int) -> Hand:
     """Every request `group` times in a row."""
-    parts = [part.repeat_interleave(group, 0) for part in
-             (dealt.rows, dealt.columns, dealt.present, dealt.skill, dealt.cost, dealt.spend,
-              dealt.weight)]  # fmt: skip
-    return Hand(*parts, tuple(limits for limits in dealt.limits for _ in range(group)))
+    tensors = {
+        name: getattr(dealt, name).repeat_interleave(group, 0)
+        for name in ("rows", "columns", "present", "skill", "cost", "spend", "weight")
+    }
+    limits = tuple(limits for limits in dealt.limits for _ in range(group))
+    return replace(dealt, limits=limits, **tensors)
 
 
 def _as_if_measured(skill: Tensor, draw: Draw, rng: np.random.Generator) -> Tensor:
@@ -129,7 +140,9 @@ def _limits(draw: Draw, comparable: bool, rng: np.random.Generator) -> Limits:
     """Where no answers can be compared there is nothing to look at: one round."""
     low, high = draw.max_rounds
     rounds = int(rng.integers(low, high + 1)) if comparable else 1
-    return Limits(max_rounds=rounds, max_calls=int(rng.integers(draw.max_calls[0], draw.max_calls[1] + 1)))
+    return Limits(
+        max_rounds=rounds, max_calls=int(rng.integers(draw.max_calls[0], draw.max_calls[1] + 1))
+    )
 
 
 class Episodes:
@@ -198,7 +211,9 @@ class Episodes:
         before, limits = self.progress[episode], self.hand.limits[episode]
         asked = self.lines[episode]
         known, said = self.recorded[episode].tolist(), self.answer[episode].tolist()
-        answered = tuple((plan.first + i, said[place]) for i, place in enumerate(asked) if known[place])
+        answered = tuple(
+            (plan.first + i, said[place]) for i, place in enumerate(asked) if known[place]
+        )
         look = goes_on(plan, look, limits, before.used)
         after = _settled(before, plan, look, answered, len(asked))
         self.progress[episode] = after

@@ -252,7 +252,9 @@ def step(
 def _join(choices: Sequence[Choice]) -> Choice:
     """All moments of a rollout as one batch."""
     seen = [choice.seen for choice in choices]
-    belief = type(seen[0].belief)(*(torch.cat(part) for part in zip(*(s.belief for s in seen), strict=True)))
+    belief = type(seen[0].belief)(
+        *(torch.cat(part) for part in zip(*(s.belief for s in seen), strict=True))
+    )
     rest = [torch.cat(part) for part in zip(*(s[1:] for s in seen), strict=True)]
     return Choice(
         torch.cat([choice.episode for choice in choices]),

@@ -25,8 +25,8 @@ from conductor_build.reward import RewardWeights
 
 Method = Literal["imitate", "grpo", "reinforce"]
 
-MAX_ENSEMBLE = 1
-"""Until the network can hold several pointer heads."""
+MAX_ENSEMBLE = 8
+"""Most pointers that decide together; each makes a plan a little slower."""
 
 _R = TypeVar("_R")
 _FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

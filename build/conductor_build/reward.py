@@ -25,7 +25,7 @@ def reward(
     cost_weight: float,
     rounds: int = 1,
     output_tokens: float = 0.0,
-    weights: RewardWeights = RewardWeights(),  # noqa: B008  frozen
+    weights: RewardWeights = RewardWeights(),
 ) -> float:
     """Reward of one episode.
 

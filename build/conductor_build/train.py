@@ -170,7 +170,7 @@ def _fitted(
     watch: Watch,
 ) -> tuple[Learner, Deck]:
     torch.manual_seed(recipe.seed)
-    pocket = Pocket(features.shape[1], len(cards.domains), recipe.hidden)
+    pocket = Pocket(features.shape[1], len(cards.domains), recipe.hidden, recipe.ensemble)
     deck = load_fitted(out, pocket)
     if deck is None:
         watch.note("fitting the heads and the latent model")
@@ -216,6 +216,7 @@ def _learn(
             if number:
                 raise Stopped(number, f"after iteration {learner.done} of {len(plan)}")
         _checkpoint(out, learner, lines)
+    learner.pocket.member = None
     draw(out)
 
 
@@ -231,6 +232,7 @@ def _set_rate(learner: Learner, recipe: Recipe, stage: Stage) -> None:
 def _iteration(learner: Learner, recipe: Recipe, stage: Stage, ground: Ground) -> Line:
     objective, begun = stage.objective, time.monotonic()
     step = warmstart.imitate if stage.method == "imitate" else grpo.step
+    learner.pocket.member = learner.done % recipe.ensemble  # they take turns
     dealt = deal(
         ground.deck, recipe.draw, objective.prompts, objective.group, ground.columns, learner.rng
     )

@@ -5,6 +5,7 @@ Only the smallest model is used, and ports and directories are the test's own.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
@@ -17,9 +18,13 @@ import pytest
 import yaml
 from rich.console import Console
 
-from conductor.cli.demoreport import judge
+from conductor.cli.demo import pull_models
+from conductor.cli.demoreport import judge, round_lines, show_answers
 from conductor.cli.demorequests import IBAN, REQUESTS, Asked, Told
+from conductor.config import load
+from conductor.errors import StartError
 from conductor.simulated.vendor import SimulatedVendor
+from conductor.workers.catalogue import CatalogueModel
 from support.appliance import short_directory
 from support.clients import http_client
 
@@ -81,6 +86,47 @@ async def test_the_demo_fails_on_a_leak_on_an_odd_answer_and_when_it_shows_nothi
     assert await judged(told, f"Pay to {IBAN}.") == 1
     assert await judged([*told, answered(REQUESTS[0], 503)], "Name a prime number.") == 1
     assert await judged(told, "") == 1
+
+
+@pytest.mark.parametrize("there", [[SMALLEST], []])
+def test_the_demo_goes_on_without_any_model_but_its_first_workers(
+    there: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pull(model: CatalogueModel, *_: object) -> None:
+        if model.id not in there:
+            raise StartError("not to be had")
+
+    monkeypatch.setattr("conductor.workers.fetch.pull", pull)
+    monkeypatch.setattr("conductor.workers.fetch.locate", lambda *_: None)
+    console = Console(record=True, quiet=True)
+    if not there:
+        with pytest.raises(StartError, match="not to be had"):
+            pull_models(console, SHIPPED)
+        return
+    pull_models(console, SHIPPED)
+
+
+def test_it_says_aloud_when_the_configured_engine_planned_nothing() -> None:
+    site = load(SHIPPED)
+    console = Console(width=132, file=io.StringIO())
+    by_rule = {"plan": "a q -", "engine": "default", "look": False}
+    show_answers(console, site, [Told(REQUESTS[0], 200, {"rounds": [by_rule]}, "[b]x", 0.0)])
+    told = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "The engine 'pocket' planned nothing" in told and "[b]x" in told
+
+
+def test_a_row_shows_every_round_who_stood_in_and_what_was_kept() -> None:
+    rounds = [
+        {"plan": "a q -\nb q -", "engine": "pocket", "look": True},
+        {"plan": "c q -", "engine": "pocket", "look": True},
+        {"plan": "vote 0,1 -", "engine": "pocket", "look": False},
+    ]
+    steps = [{"step": step, "worker": worker} for step, worker in enumerate("abdv")]
+    trace = {"rounds": rounds, "steps": steps, "answer_step": 3}
+    lines = ["1 a\n  + b, look", "2 d (for c), look", "3 keep a = b"]
+    assert round_lines(trace) == lines
+    kept = {**trace, "rounds": [*rounds[:2], {**rounds[2], "plan": ""}], "answer_step": 2}
+    assert round_lines(kept)[-1] == "3 keep d"
 
 
 @pytest.mark.model

@@ -52,7 +52,7 @@ def test_it_shows_each_workers_card_and_what_the_engine_thought_of_it(
     rows = [" ".join(line.replace("│", " ").split()) for line in told.output.splitlines()]
     assert "0 near local math 0.61, general 0.50 0 in, 0 out 0.61 0.97" in rows
     assert "1 far remote general 0.80 1 in, 4 out 0.92 0.03" in rows
-    assert "quality 0.77 expected, for 0.000125 USD" in rows
+    assert "quality 0.77 expected of this round, for 0.000125 USD" in rows
     assert any(row.startswith("then the answers are looked at before") for row in rows)
     assert "weight 0.03 of quality for 1 USD per 1,000 requests" in rows
     assert "near" not in repr(engine.asked)
@@ -76,4 +76,13 @@ def test_a_key_without_a_say_in_it_is_told_so(tmp_path: Path, engine: Scripted) 
 def test_without_insight_the_cards_are_shown_alone(tmp_path: Path, engine: Scripted) -> None:
     engine.script = [("0 q -\n", False)]
     told = plan(tmp_path)
-    assert told.exit_code == 0 and "expected" not in told.output and "then " not in told.output
+    assert told.exit_code == 0 and "expected" not in told.output and "chances" not in told.output
+    assert "then the answer goes to the client as it is written" in " ".join(told.output.split())
+
+
+def test_an_engine_that_cannot_be_loaded_is_named_and_the_rule_plans(tmp_path: Path) -> None:
+    with logged():
+        told = plan(tmp_path, planner={"engine": "pocket"}, paths={"run": "r", "models": "none"})
+    assert told.exit_code == 0, told.output
+    assert "without 'pocket': the files of minilm-l6 are missing" in told.stderr
+    assert "by the engine default in this process" in told.stdout

@@ -76,7 +76,7 @@ def test_the_shipped_default_writes_out_the_defaults_of_the_code(tmp_path: Path)
     shipped = load(CONFIGS).appliance
     assert shipped.api == Api()
     assert (shipped.limits, shipped.scan) == (RequestLimits(), ScanConfig())
-    assert (shipped.planner, shipped.egress) == (PlannerConfig(), EgressConfig())
+    assert (shipped.planner, shipped.egress) == (PlannerConfig(engine="pocket"), EgressConfig())
     assert shipped.log == LogConfig()
 
 

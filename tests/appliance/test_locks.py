@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LOCKS = sorted(ROOT.glob("requirements/*.txt"))
-TRAINING = {"torch", "onnx", "scikit-learn", "matplotlib", "triton"}
+TRAINING = {"torch", "onnx", "threadpoolctl", "matplotlib", "triton"}
 EXTRAS = {
     "runtime": {"planner"},
     "demo": {"planner", "embedded", "egress", "demo"},

@@ -35,7 +35,9 @@ def episodes_per_s(method: str, seconds: float) -> tuple[float, float]:
             name: getattr(deck, name).repeat(1, WORKERS // 8)
             for name in ("score", "answer", "tokens")
         },
-        **{name: getattr(deck, name).repeat(WORKERS // 8, 1) for name in ("skill", "cost")},
+        **{
+            name: getattr(deck, name).repeat(WORKERS // 8, 1) for name in ("skill", "cost", "known")
+        },
         price=deck.price.repeat(WORKERS // 8),
     )
     objective = Objective(method="reinforce" if method == "reinforce" else "grpo")

@@ -14,7 +14,7 @@ from conductor_build.environment import Draw, Episodes, deal
 from conductor_build.outcomes import Table
 from conductor_build.pocket.network import KEEP, LAST, LOOK, MORE
 from support.outcomes import NAN, generated, table
-from support.training import bare_deck, dealt
+from support.training import bare_deck, careless, dealt
 
 A, B, C = range(3)
 # Answers cost 1, 2 and 3. Prompts: a is wrong; all are right and agree; a is not recorded.
@@ -112,8 +112,7 @@ def test_the_same_episode_by_the_rules_of_exchange() -> None:
 
 def random_rollout(seed: int, made: Table, draw: Draw) -> Episodes:
     pocket, deck = bare_deck(made, seed)
-    with torch.no_grad():
-        pocket.sharpness.zero_()  # choices as random as the grammar lets them be
+    careless(pocket)
     rng = np.random.default_rng(seed)
     requests = deal(deck, draw, 100, 2, range(len(made.workers)), rng)
     return grpo.roll_out(pocket, deck, requests, torch.Generator().manual_seed(seed)).episodes

@@ -304,7 +304,10 @@ def played(table: Table, cards: dict[str, Card], seed: int, limits: Limits = LIM
 
 def some_cards(table: Table) -> dict[str, Card]:
     draw = np.random.default_rng(0).uniform(0.2, 0.9, (len(table.names), 2, 4)).astype(np.float32)
-    return {name: Card(s, 1000 * t) for name, (s, t) in zip(table.names, draw, strict=True)}
+    return {
+        name: Card(s, 1000 * t, np.ones(len(s), np.bool_))
+        for name, (s, t) in zip(table.names, draw, strict=True)
+    }
 
 
 def test_the_exported_network_plays_as_training_played_it() -> None:

@@ -39,6 +39,17 @@ def test_scores_and_beliefs_are_those_of_torch_in_a_thousand_states(seed):
     assert clear > 500, "too few states in which anything could be told"
 
 
+@pytest.mark.parametrize("odds", [8.0, 20.0, 80.0, -20.0])
+def test_what_is_as_good_as_certain_is_a_number_like_any_other(odds):
+    """A strong worker, an easy domain: log-chances far below what a float32 sigmoid can say."""
+    pocket, rng = perturbed(3), np.random.default_rng(3)
+    with torch.no_grad():
+        pocket.latent.offset.fill_(odds)
+    session = InferenceSession(export(pocket, FACTS)[graph.FILE])
+    for pool in (1, 2, 5):
+        assert_same(pocket, session, states(rng, 32, pool))
+
+
 def assert_same(pocket, session, state: State) -> int:
     """How many of the states had one choice that was clearly the best."""
     with torch.no_grad():

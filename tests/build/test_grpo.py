@@ -14,7 +14,7 @@ from conductor_build.outcomes import Table
 from conductor_build.pocket.fit import Deck
 from conductor_build.pocket.network import LAST, Pocket
 from support.outcomes import generated, table
-from support.training import bare_deck, dealt
+from support.training import bare_deck, careless, dealt
 
 ONCE = Limits(max_rounds=1, max_calls=2)
 
@@ -71,7 +71,7 @@ def test_a_step_makes_a_rewarded_choice_likelier(method: grpo.Method) -> None:
     assert 0 < (moment.choice == wanted).sum() < 64
     before = probability(pocket, moment, wanted)
     grpo.improve(pocket, optimiser, rollout, advantage, objective, generator)
-    assert probability(pocket, moment, wanted) > before + 0.005
+    assert probability(pocket, moment, wanted) > before + 0.002
 
 
 def probability(pocket: Pocket, moment: grpo.Choice, choice: int) -> float:
@@ -101,8 +101,7 @@ def test_no_closed_choice_is_ever_sampled() -> None:
     """Thousands of states, under every limit, pools with holes and refused workers among them."""
     made, _ = generated(60, workers=7)
     pocket, deck = bare_deck(made)
-    with torch.no_grad():
-        pocket.sharpness.zero_()
+    careless(pocket)
     rng, states = np.random.default_rng(0), 0
     for seed in range(6):
         requests = deal(deck, Draw(pool=7, refused=0.3), 100, 4, range(7), rng)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from conductor_build.pocket.network import KEEP, Pocket, State, grammar
+from conductor_build.pocket.network import KEEP, Pocket, State
 from support.training import FEATURES, random_state
 
 OF_WORKERS = ("skill", "cost", "present", "asked", "answer", "pending")
@@ -18,15 +18,12 @@ def pocket() -> Pocket:
     torch.manual_seed(1)
     made = Pocket(FEATURES, 3, hidden=16)
     with torch.no_grad():
-        made.out.weight.mul_(20)  # a fresh pointer hardly says anything
+        made.pointers[0].out.weight.mul_(20)  # a fresh pointer hardly says anything
     return made
 
 
 def states(seed: int, workers: int = 6) -> State:
-    """No two answers agree: which of several equal ones is kept is a matter of order."""
-    state = random_state(np.random.default_rng(seed), 200, workers, 3)
-    apart = torch.arange(workers).expand(200, -1)
-    return state._replace(answer=torch.where(state.answer >= 0, apart, -1))
+    return random_state(np.random.default_rng(seed), 200, workers, 3)
 
 
 def at(state: State, place: Tensor) -> State:
@@ -46,9 +43,8 @@ def test_permuting_workers_permutes_the_scores_and_nothing_else(pocket: Pocket, 
     place = torch.tensor(np.random.default_rng(seed).permutation(6))
     one, other = blocks(pocket, state)[:, :, place], blocks(pocket, at(state, place))
     assert torch.allclose(one[:, :KEEP], other[:, :KEEP], atol=1e-4, rtol=1e-5)
-    heard = (state.answer >= 0).any(1)
-    assert heard.sum() > 50
-    assert torch.allclose(one[heard, KEEP], other[heard, KEEP], atol=1e-4, rtol=1e-5)
+    assert (one[:, KEEP] > -1e8).any(1).sum() > 50
+    assert torch.allclose(one[:, KEEP], other[:, KEEP], atol=1e-4, rtol=1e-5)
 
 
 def test_padding_changes_nothing(pocket: Pocket) -> None:
@@ -116,14 +112,18 @@ def test_the_grammar_offers_what_a_round_allows() -> None:
             calls_left=torch.tensor([3]),
             steps_left=torch.tensor([4]),
         )._replace(**changes)  # type: ignore[arg-type]
-        accepted = torch.where(state.asked & (state.answer >= 0), 0.7, 0.0)
-        return grammar(state, accepted, accepted.amax(1)).view(4, 4).tolist()
+        with torch.no_grad():
+            _, seen = Pocket(FEATURES, 1, hidden=4)(state)
+        return seen.open.view(4, 4).tolist()  # type: ignore[no-any-return]
 
     free, kept, none = [True, True, False, False], [False, False, True, False], [False] * 4
-    assert offered() == [free, free, free, kept]
+    assert offered() == [free, free, none, kept]
     assert offered(rounds_left=torch.tensor([0])) == [none, none, free, kept]
-    assert offered(calls_left=torch.tensor([1])) == [none, free, free, kept]
-    assert offered(steps_left=torch.tensor([1])) == [none, free, free, kept]
+    assert offered(calls_left=torch.tensor([1])) == [none, free, none, kept]
+    assert offered(steps_left=torch.tensor([1])) == [none, free, none, kept]
     assert offered(calls_left=torch.tensor([0])) == [none, none, none, kept]
+    assert offered(present=torch.tensor([[False, True, True, False]])) == [
+        none, [False, True, False, False], none, kept,
+    ]  # fmt: skip
     pending = torch.tensor([[True, False, False, False]])
     assert offered(pending=pending) == [none, [False, True, False, False], none, none]

@@ -96,7 +96,7 @@ def test_stages_keep_their_order_and_their_own_numbers(tmp_path: Path) -> None:
         (LEAST + "seed: 1\nseed: 2\n", ["8:1 duplicate-key"]),
         (LEAST + "seed: -1\n", ["7:7 wrong-kind"]),
         (LEAST + "threads: 0\n", ["7:10 bad-value"]),
-        (LEAST + "ensemble: 3\n", ["7:11 bad-value"]),
+        (LEAST + "ensemble: 99\n", ["7:11 bad-value"]),
         (LEAST + "draw: {pool: 1}\n", ["7:14 bad-value"]),
         (LEAST + "draw: {weights: [0.1]}\n", ["7:17 bad-value"]),
         (LEAST + "draw: {weights: [2, 1]}\n", ["7:17 bad-value"]),

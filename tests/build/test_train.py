@@ -25,7 +25,7 @@ from conductor.process.keyfiles import load_public
 from conductor_build import checkpoints, curves, record, sources, train, train_progress
 from conductor_build.cli import conductor_build
 from conductor_build.curves import read_lines
-from conductor_build.files import OutputError
+from conductor_build.files import OutputError, replace_file
 from conductor_build.outcomes import OutcomesError, Table
 from conductor_build.recipe import Recipe, TableUse
 from conductor_build.seen import PATH as SEEN
@@ -34,7 +34,7 @@ from conductor_build.sources import Source, Sources
 from conductor_build.train import Stopped, train_bundle
 from conductor_build.vectors import CACHE, prompt_vectors
 from support.outcomes import NAN, generated, table
-from support.training import FakeReader, Quiet, digest, recipe
+from support.training import FEATURES, FakeReader, Quiet, digest, recipe
 from support.training import sources as tiny
 
 KEPT = ("run.json", "fitted.pt", CACHE)
@@ -145,6 +145,20 @@ def test_another_seed_gives_other_weights(begun: Path, unbroken: Path) -> None:
     assert digest(begun) != digest(unbroken)
 
 
+def test_an_ensemble_takes_turns_and_is_resumed_at_any(begun: Path, tmp_path: Path) -> None:
+    three, one, other = replace(recipe(2), ensemble=3), tmp_path / "one", tmp_path / "other"
+    run(one, three)
+    watch = Quiet()
+    with pytest.raises(Stopped, match="iteration 4 of 6"):
+        run(other, three, lambda: 2 if len(watch.lines) == 4 else None, watch=watch)
+    run(other, three, resume=True)
+    assert digest(other) == digest(one)
+    weights = torch.load(one / "pocket.pt", weights_only=True)["state"]
+    mine = [weights[f"pointers.{member}.out.weight"] for member in range(3)]
+    assert not torch.equal(mine[0], mine[1])
+    assert not torch.equal(mine[1], mine[2])
+
+
 @pytest.mark.parametrize("after", [1, 20, 35])
 def test_a_signal_stops_it_after_a_checkpoint_and_it_goes_on_from_there(
     begun: Path, unbroken: Path, after: int
@@ -193,11 +207,23 @@ def test_a_full_disk_leaves_the_last_checkpoint_whole(
         patch.setattr(os, "fsync", fsync)
         with pytest.raises(OutputError, match=r"No space left.*before\s+is whole.*--resume"):
             run(begun, resume=True)
-    assert not list(begun.glob(".*.partial"))
     watch = Quiet()
     run(begun, resume=True, watch=watch)
     assert watch.lines[0].iteration > 3
     assert digest(begun) == digest(unbroken)
+
+
+def test_a_file_that_cannot_be_replaced_stays_and_leaves_no_part_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    replace_file(tmp_path / "x", b"before")
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match="No space left"):
+        replace_file(tmp_path / "x", b"after")
+    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"before"]
 
 
 def test_resuming_a_finished_training_changes_nothing(unbroken: Path) -> None:
@@ -265,7 +291,7 @@ def test_vectors_are_kept_and_used_again(tmp_path: Path) -> None:
     cache, reader = tmp_path / CACHE, FakeReader()
     questions = ["one", "two", "one", "\ud800 no text"]
     first = prompt_vectors(questions, reader, cache, lambda done, total: None)
-    assert first.shape == (4, 406)
+    assert first.shape == (4, FEATURES)
     assert np.array_equal(first[0], first[2])
     told: list[tuple[int, int]] = []
     more = prompt_vectors([*questions, "six"], reader, cache, lambda *at: told.append(at))

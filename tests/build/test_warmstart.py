@@ -13,7 +13,7 @@ from conductor_build.grpo import Objective
 from conductor_build.pocket.network import KEEP, LAST, LOOK, Pocket
 from conductor_build.warmstart import imitate, teach
 from support.outcomes import generated, table
-from support.training import bare_deck, dealt
+from support.training import bare_deck, careless, dealt
 
 MANY = Limits(max_rounds=4, max_calls=4)
 ONCE = Limits(max_rounds=1, max_calls=4)
@@ -63,8 +63,7 @@ def agreement(pocket: Pocket, deck: grpo.Deck, seed: int) -> float:
 def test_the_rule_never_chooses_what_is_closed() -> None:
     made, _ = generated(60, workers=5)
     pocket, deck = bare_deck(made)
-    with torch.no_grad():
-        pocket.sharpness.zero_()
+    careless(pocket)
     requests = deal(deck, Draw(pool=5), 300, 2, range(5), np.random.default_rng(0))
     rollout = grpo.roll_out(pocket, deck, requests, torch.Generator().manual_seed(0))
     for moment in rollout.choices:

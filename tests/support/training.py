@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from conductor.planner.encoder import WIDTH
+from conductor.planner.lexical import FEATURES as LEXICAL
 from conductor.planner.manifest import EncoderId
 from conductor.run.exchange import Limits
 from conductor_build.cards import measure
@@ -36,7 +37,7 @@ from conductor_build.sources import Source, Sources
 from conductor_build.train import train_bundle
 from support.outcomes import generated
 
-FEATURES = WIDTH + 22
+FEATURES = WIDTH + len(LEXICAL)
 KILLS, SEED = 5, 0
 
 
@@ -121,9 +122,17 @@ def bare_deck(table: Table, seed: int = 0) -> tuple[Pocket, Deck]:
         skill=torch.tensor(cards.skill),
         cost=torch.tensor(cards.cost),
         price=torch.tensor(cards.price),
+        known=torch.tensor(cards.counts > 0),
         comparable=torch.ones(prompts, dtype=torch.bool),
     )
     return pocket, deck
+
+
+def careless(pocket: Pocket) -> None:
+    """Its choices become about as random as the grammar lets them be."""
+    with torch.no_grad():
+        for pointer in pocket.pointers:
+            pointer.sharpness.zero_()
 
 
 def dealt(deck: Deck, rows: list[int], weight: float = 0.1, limits: Limits = Limits()) -> Hand:  # noqa: B008

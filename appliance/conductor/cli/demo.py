@@ -51,7 +51,8 @@ def demo(config: Path) -> None:
 
 
 def pull_models(console: Console, config: Path) -> None:
-    """Fetch the models' files. It goes on without those of any worker but the first."""
+    """Fetch the models' files. It goes on without any but those of the first worker: without the
+    planner's the written-down rule plans."""
     from conductor.workers.catalogue import ENCODER_ID, load_catalogue, with_needed
     from conductor.workers.fetch import locate, pull
 
@@ -59,7 +60,7 @@ def pull_models(console: Console, config: Path) -> None:
     folder, catalogue = site.appliance.paths.models, load_catalogue()
     say = tenths(lambda line: console.print(f"  {line}", highlight=False))
     needed = needed_models(site)
-    optional = [name for name in needed if name != ENCODER_ID][1:]
+    first = next((name for name in needed if name != ENCODER_ID), None)
     for model in (model for name in needed for model in with_needed(catalogue, name)):
         if locate(folder, model) is not None:
             continue
@@ -67,7 +68,7 @@ def pull_models(console: Console, config: Path) -> None:
         try:
             pull(model, folder, say)
         except StartError as error:
-            if model.id not in optional:
+            if model.id == first:
                 raise
             console.print(f"  not to be had here, going on without it: {error}")
 

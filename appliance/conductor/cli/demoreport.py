@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from conductor.cli.demorequests import SECRETS, Told
@@ -13,23 +14,41 @@ from conductor.simulated.vendor import SimulatedVendor
 
 
 def show_answers(console: Console, site: Site, told: list[Told]) -> None:
-    """One row a request: its label, who might see it, the plan, and who answered."""
+    """One row a request: its label, who might see it, the plan of every round, who answered."""
     table = Table(title="Requests", show_lines=True, title_justify="left")
-    for name in ("request", "label", "allowed", "plan", "used", "s", "USD", "answer"):
-        table.add_column(name, no_wrap=name in ("allowed", "plan", "s", "USD"), overflow="fold")
+    for name in ("request", "label", "allowed", "by", "plan, round by round", "s", "USD", "answer"):
+        whole = name in ("allowed", "plan, round by round", "s", "USD")
+        table.add_column(name, no_wrap=whole, overflow="fold")
     for one in told:
         trace = one.trace
         table.add_row(
             f"{one.asked.title}\n[dim]{one.asked.model}[/dim]",
             trace.get("label", "").replace("+", "\n+"),
             _allowed(site, trace.get("permitted", [])),
-            _plan(trace.get("plan", "none")),
-            _used(trace),
+            "\n".join(dict.fromkeys(_engines(trace))),
+            "\n".join(round_lines(trace)) or "none",
             f"{one.seconds:.2f}",
             f"{trace.get('cost_usd', 0):.6f}",
-            " ".join(one.text.split())[:40],
+            escape(" ".join(one.text.split())[:40]),
         )
     console.print(table)
+    console.print(
+        "by: the engine that planned. look: the answers of the round were held back and compared, "
+        "then the next round was planned; 'keep' gives one of them to the client.",
+        style="dim",
+    )
+    _show_planners(console, site, told)
+
+
+def _show_planners(console: Console, site: Site, told: list[Told]) -> None:
+    """Say aloud when another engine planned than the one that the site asks for."""
+    wanted = site.appliance.planner.engine
+    found = {engine for one in told for engine in _engines(one.trace)}
+    if wanted not in found:
+        console.print(
+            f"[yellow]The engine {wanted!r} planned nothing: see 'planner' above, and the log."
+            "[/yellow]"
+        )
 
 
 def _allowed(site: Site, permitted: list[str]) -> str:
@@ -39,22 +58,48 @@ def _allowed(site: Site, permitted: list[str]) -> str:
     return "\n".join(counts) or "none"
 
 
-def _plan(text: str) -> str:
-    """One line a step, a long instruction cut."""
-    lines = [line.split(" ", 2) for line in text.split("\n")]
-    return "\n".join(
-        " ".join([*line[:2], line[2] if len(line[2]) < 8 else f"{line[2][:6]}..."])
-        if len(line) == 3
-        else "none"
-        for line in lines
-    )
+def _engines(trace: Body) -> list[str]:
+    """Who planned each round. A request for a worker by its id is not planned."""
+    return [one["engine"] for one in trace.get("rounds", [])]
 
 
-def _used(trace: Body) -> str:
-    """The workers that answered, when they are others than planned."""
-    used = [step["worker"] for step in trace.get("steps", [])]
-    planned = [line.split(" ", 1)[0] for line in trace.get("plan", "").split("\n")]
-    return "as planned" if used == planned else "\n".join(used) or "nobody"
+def round_lines(trace: Body) -> list[str]:
+    """What each round did, such as `1 qwen, look`, `2 keep qwen`; a line for a further step."""
+    answered = {step["step"]: step["worker"] for step in trace.get("steps", [])}
+    lines, first = [], 0
+    for number, one in enumerate(trace.get("rounds", []), 1):
+        steps = [line.split(" ", 2) for line in one["plan"].split("\n") if line]
+        names = [_who(step[0], answered.get(first + place)) for place, step in enumerate(steps)]
+        first += len(steps)
+        said = _kept(steps, answered, trace) or _joined(steps, names)
+        lines.append(f"{number} {said}" + ", look" * bool(one["look"]))
+    if trace.get("stood_in_for"):
+        lines.append(f"  failed: kept {answered.get(trace['answer_step'])}")
+    return lines
+
+
+def _kept(steps: list[list[str]], answered: dict[int, str], trace: Body) -> str:
+    """What a round that calls no worker does: it keeps the answer that stands, or the one that a
+    vote names. Empty for any other round."""
+    if any(step[0] != "vote" for step in steps):
+        return ""
+    chosen = [int(sign) for step in steps for sign in step[1].split(",") if sign.isdigit()]
+    named = [answered.get(step, "it") for step in chosen or [trace.get("answer_step", -1)]]
+    return f"keep {' = '.join(dict.fromkeys(named))}"
+
+
+def _who(planned: str, answered: str | None) -> str:
+    """The worker of a step, and who was to answer where that was another."""
+    if answered in (None, "", planned):
+        return planned
+    return f"{answered} (for {planned})"
+
+
+def _joined(steps: list[list[str]], names: list[str]) -> str:
+    """`+` before a step that runs beside the others, `>` before one that is shown earlier steps."""
+    waits = [any(sign.isdigit() for sign in step[1].split(",")) for step in steps]
+    parts = [f"\n  {'>' if wait else '+'} {name}" for wait, name in zip(waits, names, strict=True)]
+    return "".join(parts).removeprefix("\n  + ")
 
 
 def judge(console: Console, told: list[Told], vendor: SimulatedVendor) -> int:
@@ -69,7 +114,7 @@ def judge(console: Console, told: list[Told], vendor: SimulatedVendor) -> int:
     for number, request in enumerate(vendor.requests, 1):
         body = orjson.loads(request.body)
         last = body["messages"][-1]["content"]
-        table.add_row(str(number), body["model"], " ".join(str(last).split())[:90])
+        table.add_row(str(number), escape(body["model"]), escape(" ".join(str(last).split())[:90]))
     console.print(table)
     leaked = [secret for secret in SECRETS if secret.encode() in vendor.received]
     odd = [one.asked.title for one in told if one.status != one.asked.expect]

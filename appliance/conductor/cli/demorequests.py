@@ -36,8 +36,25 @@ class Asked:
 
 
 REQUESTS = (
-    Asked("nothing sensitive", "What is the capital of Italy? One word."),
-    Asked("quality before cost", "Name one planet that has rings.", "conductor-quality"),
+    Asked("a simple question", "Name one planet that has rings."),
+    Asked(
+        "a simple one, quality before cost",
+        "What is the capital of Italy? One word.",
+        "conductor-quality",
+        stream=True,
+    ),
+    Asked(
+        "a hard one, quality before cost",
+        "x^3 - 3x + 1 = 0 has the roots a, b, c. What is a^5 + b^5 + c^5? The number alone.",
+        "conductor-quality",
+    ),
+    Asked(
+        "a hard one, declared confidential",
+        "Project Heron: 7 crates of 24 parts and 6 loose ones, a third of all parts is faulty. "
+        "How many are good? The number alone.",
+        "conductor-quality",
+        label="confidential",
+    ),
     Asked("an IBAN", f"Write one polite sentence asking to pay to {IBAN}."),
     Asked("an API key", f"Why would aws_access_key_id = {AWS_KEY} be refused?", stream=True),
     Asked(
@@ -46,8 +63,6 @@ REQUESTS = (
         extra={"fallbacks": ["frontier-large"], "api_base": "http://127.0.0.1:18099/v1"},
     ),
     Asked("a card, straight to the vendor", f"Charge {CARD}.", "frontier-large", expect=403),
-    Asked("declared confidential", "Summarise: Project Heron is late.", label="confidential"),
-    Asked("local models only", "Say hello in Italian.", "conductor-local", stream=True),
     Asked("one worker by its id", "Name a prime number.", "frontier-mini"),
 )
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import orjson
 from rich.console import Console
-from rich.table import Table
 
 from conductor.cli.options import config_option, json_option
+from conductor.cli.planshown import show
 from conductor.core import Body
+
+if TYPE_CHECKING:
+    from conductor.core import PlanRequest
+    from conductor.planner.engine import PlanEngine, Planned
+    from conductor.settings import Appliance
 
 
 @click.command("plan")
@@ -39,14 +45,15 @@ def plan(
     """Explain what would happen to QUESTION: its label, who may see it, and the first plan.
 
     Runs by itself from the configuration; no process needs to be up and nothing is called. The
-    planner process is asked when it runs, else the default engine plans. '-' reads standard input.
+    planner process is asked when it runs, else the configured engine is loaded here. '-' reads
+    standard input.
     """
     text = sys.stdin.read() if question == "-" else question
     body = asyncio.run(_explain(text, config, model, key_id, label, cost_weight))
     if as_json:
         click.echo(orjson.dumps(body, option=orjson.OPT_INDENT_2))
     else:
-        _show(body)
+        show(Console(), body)
     raise SystemExit(0 if body["plan"] is not None else 1)
 
 
@@ -73,7 +80,7 @@ async def _explain(
     if key_id is not None and key_id not in keys:
         raise click.BadParameter(f"keys are {', '.join(keys)}", param_hint="--key")
     key = keys[key_id] if key_id else appliance.keys[0]
-    scanner, planner = make_scanner(appliance), make_planner(appliance)
+    scanner, planner = make_scanner(appliance), make_planner(appliance, _fallback(appliance))
     await scanner.start()
     await planner.start()
     try:
@@ -95,60 +102,31 @@ async def _explain(
         await scanner.close()
 
 
-def _show(body: Body) -> None:
-    console = Console()
-    console.print(f"label      [bold]{body['label']}[/bold]")
-    for finding in body["detectors"]:
-        console.print(f"detector   {finding['id']} x {finding['count']} ({finding['view']})")
-    for reason in body["unscanned"]:
-        console.print(f"unscanned  {reason}")
-    table = Table("worker", "decision", "because")
-    for verdict in body["verdicts"]:
-        colour = "green" if verdict["decision"] == "allow" else "red"
-        table.add_row(
-            verdict["worker"],
-            f"[{colour}]{verdict['decision']}[/{colour}]",
-            f"{verdict['reason']}\n[dim]{verdict['rule']} at {verdict['position']}[/dim]",
-        )
-    console.print(table)
-    if body["plan"] is None:
-        console.print(f"[red]refused[/red]    {body['refusal']['message']}")
-        return
-    console.print(_cards(body["cards"]))
-    console.print(f"plan by    {body['engine']} (in {body['engine_where']})")
-    console.print(body["plan"], markup=False)
-    if body["look"]:
-        console.print(
-            "then       the answers are looked at before one is accepted or more are asked"
-        )
-    if body["alternates"]:
-        console.print(f"fallback   {', '.join(body['alternates'])}")
-    console.print(f"weight     {body['cost_weight']:g} of quality for 1 USD per 1,000 requests")
-    if body["estimates"]:
-        _show_estimates(console, body["estimates"])
+def _fallback(appliance: Appliance) -> PlanEngine | None:
+    return None if appliance.planner.engine == "default" else _Here(appliance)
 
 
-def _cards(cards: list[Body]) -> Table:
-    """What the engine saw of every worker, which it knew by number only, and what it thought."""
-    table = Table("worker", "where", "skill", "USD per Mtok", "right", "asked")
-    for number, card in enumerate(cards):
-        skill = ", ".join(f"{domain} {chance:.2f}" for domain, chance in card["skill"].items())
-        table.add_row(
-            f"{number} {card['worker']}",
-            "local" if card["local"] else "remote",
-            skill or "-",
-            f"{card['input_usd_per_mtok']:g} in, {card['output_usd_per_mtok']:g} out",
-            _chance(card["chance_right"]),
-            _chance(card["chance_chosen"]),
-        )
-    return table
+class _Here:
+    """The configured engine in this process, loaded when no planner process answers. Where it
+    cannot be loaded the written-down rule plans, and standard error says why."""
 
+    def __init__(self, appliance: Appliance) -> None:
+        self._appliance = appliance
+        self.name = appliance.planner.engine
 
-def _chance(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
+    async def ready(self) -> bool:
+        return True
 
+    async def plan(self, request: PlanRequest) -> Planned:
+        return await self._load().plan(request)
 
-def _show_estimates(console: Console, estimates: Body) -> None:
-    cost = estimates["expected_cost_usd"]
-    console.print(f"quality    {estimates['expected_quality']:.2f} expected, for {cost:.6f} USD")
-    console.print(f"accept     {estimates['chance_accept']:.2f} to keep the answer that stands")
+    def _load(self) -> PlanEngine:
+        from conductor.errors import ConductorError
+        from conductor.planner.default import DefaultEngine
+        from conductor.planner.server import load_engine
+
+        try:
+            return load_engine(self._appliance.planner, self._appliance.paths.models)
+        except ConductorError as error:
+            click.echo(f"the written-down rule plans, without {self.name!r}: {error}", err=True)
+            return DefaultEngine()

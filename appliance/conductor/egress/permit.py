@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from conductor.errors import ConfigError, Fault, PermitRefused
-from conductor.process.newfile import write_new
+from conductor.errors import PermitRefused
+from conductor.process import keyfiles
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import (
@@ -66,6 +66,7 @@ REASONS = frozenset(
 PRIVATE_NAME = "permit.key"
 PUBLIC_NAME = "permit.pub"
 
+_PURPOSE = "permit"
 _DOMAIN = b"conductor permit v1\x00"
 _MAX_TOKEN = 4096
 _TOKEN = re.compile(r"([A-Za-z0-9_-]{2,3900})\.([A-Za-z0-9_-]{86})")
@@ -160,66 +161,17 @@ def generate(directory: Path) -> tuple[Path, Path]:
 
     Raises `ConfigError` when either is there already: replacing a key is a person's decision.
     """
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    private = Ed25519PrivateKey.generate()
-    secret_pem = private.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-    public_pem = private.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
     paths = directory / PRIVATE_NAME, directory / PUBLIC_NAME
-    for path in paths:
-        if path.exists():
-            raise _fault(path, "is there already; remove both key files to make new ones")
-    write_new(paths[0], secret_pem, 0o600)
-    write_new(paths[1], public_pem, 0o644)  # egress runs as another user
+    keyfiles.generate(*paths, _PURPOSE)
     return paths
 
 
 def load_private(path: Path) -> Ed25519PrivateKey:
     """Read the minting key. Raises `ConfigError`, also when others may read the file."""
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    data = _read_file(path)
-    if path.stat().st_mode & 0o077:
-        raise _fault(path, "can be read by others; run chmod 600 on it")
-    try:
-        key = load_pem_private_key(data, password=None)
-    except (ValueError, TypeError):
-        raise _fault(path, "is no unencrypted PEM private key") from None
-    if not isinstance(key, Ed25519PrivateKey):
-        raise _fault(path, "is no Ed25519 key")
-    return key
+    return keyfiles.load_private(path, _PURPOSE)
 
 
 def load_public(path: Path) -> Ed25519PublicKey:
     """Read the checking key. Raises `ConfigError`."""
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-    try:
-        key = load_pem_public_key(_read_file(path))
-    except (ValueError, UnsupportedAlgorithm):
-        raise _fault(path, "is no PEM public key") from None
-    if not isinstance(key, Ed25519PublicKey):
-        raise _fault(path, "is no Ed25519 key")
-    return key
-
-
-def _read_file(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise _fault(path, f"cannot be read ({error.strerror})") from None
-
-
-def _fault(path: Path, message: str) -> ConfigError:
-    return ConfigError([Fault(str(path), 1, 1, "permit-key", f"the permit key {message}")])
+    return keyfiles.load_public(path, _PURPOSE)

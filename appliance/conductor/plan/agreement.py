@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from conductor.plan.conclusion import conclusion
+from conductor.plan.conclusion import READ_CHARS, conclusion, ends
 from conductor.plan.normalform import normal, plain
 
 Similar = Callable[[str, str], bool]
@@ -43,10 +43,10 @@ def clusters(answers: Sequence[str], similar: Similar | None = None) -> tuple[in
     answer that says nothing.
 
     Answers with a key are together when their keys are equal. Of the others those are together
-    whose texts are equal, or linked by `similar`, directly or over further answers (single
-    linkage): so that the clusters depend on the set of answers and not on their order. Two that
-    begin with different words of yes and no are never asked about. `similar` is called at most once
-    for each pair of different texts.
+    whose texts are equal, as far as they are read (`key`), or linked by `similar`, directly or over
+    further answers (single linkage): so that the clusters depend on the set of answers and not on
+    their order. Two that begin with different words of yes and no are never asked about. `similar`
+    is called at most once for each pair of different texts.
     """
     names = [_name(answer) for answer in answers]
     prose: dict[str, str] = {}
@@ -78,7 +78,7 @@ def _name(answer: str) -> str:
     """What an answer is compared by; empty for one that says nothing."""
     if exact := key(answer):
         return _EXACT + exact
-    text = plain(answer)
+    text = plain(ends(answer, READ_CHARS))
     return _PROSE + text if text else ""
 
 

@@ -83,9 +83,15 @@ _GEOMETRY = re.compile(
     r"|\\angle|\\triangle",
     re.I,
 )
-_ROOT = re.compile(r"\\sqrt|\b(?:root|polynomial|quadratic|cubic|logarithm|log|exponent)s?\b|\^", re.I)
-_REMAINDER = re.compile(r"\b(?:mod|modulo|divisible|divisors?|remainders?|prime|gcd|lcm)\b|%|//|\\pmod", re.I)
-_CHANCE = re.compile(r"\b(?:probability|chance|random|dice|coins?|choose|ways|permutations?)\b", re.I)
+_ROOT = re.compile(
+    r"\\sqrt|\b(?:root|polynomial|quadratic|cubic|logarithm|log|exponent)s?\b|\^", re.I
+)
+_REMAINDER = re.compile(
+    r"\b(?:mod|modulo|divisible|divisors?|remainders?|prime|gcd|lcm)\b|%|//|\\pmod", re.I
+)
+_CHANCE = re.compile(
+    r"\b(?:probability|chance|random|dice|coins?|choose|ways|permutations?)\b", re.I
+)
 _COUNTED = (
     _LOOP, _BRANCH, _METHOD, _MUTATION, _INDEX, _COMPARISON, _GEOMETRY, _ROOT, _REMAINDER, _CHANCE
 )  # fmt: skip

@@ -121,8 +121,8 @@ class PocketEngine:
     def try_once(self) -> None:
         """Plan something, so that a network that does not work is found at start, and so that the
         first question finds everything warm. Raises `StartError`."""
-        card = Card({"general": 0.5}, 1.0, "declared")
-        pool = (Candidate(card, Price(), True, 8192),) * 3
+        cards = (Card({"general": skill}, 1.0, "declared") for skill in (0.0, 0.5, 1.0))
+        pool = tuple(Candidate(card, Price(), True, 8192) for card in cards)
         try:
             self.plan_now(PlanRequest("start", "How many?", pool, 4, rounds_left=1))
         except Exception as error:  # noqa: BLE001  ONNX Runtime raises private classes

@@ -108,7 +108,8 @@ class Executor:
     async def heard_label(self, run: Run) -> Label:
         """The label of all that whoever plans a further round is shown: the request, every answer
         so far, and what shows where they meet; also of the steps that gave none."""
-        artifacts = run.artifacts.values()
+        # In the order in which they are told, not that in which they happened to come.
+        artifacts = [artifact for _, artifact in sorted(run.artifacts.items())]
         labels = [*(one.label for one in artifacts), *(one.label for one in run.records.values())]
         met = seams([last_text(run.job.request.body["messages"]), *(a.answer for a in artifacts)])
         return await self._raised(join_all([run.round.label, *labels]), met)
@@ -210,8 +211,10 @@ class Executor:
         label = join_all([run.round.label, *(artifact.label for artifact in artifacts)])
         question = [last_text(run.job.request.body["messages"])] if sees.question else []
         told = [*(artifact.subtask for artifact in artifacts), step.subtask]
-        met = seams([*question, *(artifact.answer for artifact in artifacts)])
-        met += [text for text in (*told, *seams(told)) if text]
+        # In the order of `step_messages`: instructions and answers meet there as well.
+        results = [text for one in artifacts for text in (one.subtask, one.answer)]
+        read = [text for text in (*question, *results, step.subtask) if text]
+        met = [*filter(None, told), *seams(read)]
         run.records[number] = StepRecord(number, await self._raised(label, met))
         return sees
 

@@ -22,7 +22,7 @@ from conductor.ledger import Ledger
 from conductor.metrics import Metrics
 from conductor.planner.client import PlannerClient
 from conductor.planner.default import DefaultEngine
-from conductor.planner.engine import Detour
+from conductor.planner.engine import Detour, PlanEngine
 from conductor.policy.decide import rule_ids
 from conductor.process.unixsocket import check_folder
 from conductor.run.attempts import Attempts
@@ -92,10 +92,11 @@ def make_scanner(appliance: Appliance) -> Scanner:
     )
 
 
-def make_planner(appliance: Appliance) -> PlannerClient:
-    """The client of the planner process, not started; it falls back on the default engine."""
+def make_planner(appliance: Appliance, fallback: PlanEngine | None = None) -> PlannerClient:
+    """The client of the planner process, not started; it falls back on the default engine, or
+    another one."""
     return PlannerClient(
-        appliance.paths.planner_socket, appliance.planner.timeout_s, DefaultEngine()
+        appliance.paths.planner_socket, appliance.planner.timeout_s, fallback or DefaultEngine()
     )
 
 

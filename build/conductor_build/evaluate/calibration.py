@@ -63,7 +63,11 @@ def measured(
     others = [name for name in answering(training) if name not in workers]
     cards = measure(merge([training.columns(others), replace(own, prompts=numbered)]), domains)
     places = {name: place for place, name in enumerate(cards.names)}
-    return {name: Card(cards.skill[places[name]], cards.tokens[places[name]]) for name in workers}
+    each = {name: places[name] for name in workers}
+    return {
+        name: Card(cards.skill[place], cards.tokens[place], cards.counts[place] > 0)
+        for name, place in each.items()
+    }
 
 
 def answering(table: Table) -> tuple[str, ...]:

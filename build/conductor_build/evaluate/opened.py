@@ -81,7 +81,7 @@ class Opened:
 def _known(training: Prompts, domains: tuple[str, ...]) -> dict[str, Card]:
     cards = measure(training.table, domains)
     return {
-        name: Card(cards.skill[place], cards.tokens[place])
+        name: Card(cards.skill[place], cards.tokens[place], cards.counts[place] > 0)
         for place, name in enumerate(cards.names)
         if cards.counts[place].sum() > 0
     }

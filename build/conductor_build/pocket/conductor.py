@@ -35,6 +35,8 @@ class Card:
 
     skill: NDArray[np.float32]
     tokens: NDArray[np.float32]
+    known: NDArray[np.bool_]
+    """[D] which domains it was measured in."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +115,7 @@ def deck_of(table: Table, vectors: NDArray[np.float32], cards: Mapping[str, Card
         skill=torch.tensor(np.stack([cards[name].skill for name in table.names])),
         cost=torch.tensor(tokens * price[:, None] / 1000, dtype=torch.float32),
         price=torch.tensor(price, dtype=torch.float32),
+        known=torch.tensor(np.stack([cards[name].known for name in table.names])),
         comparable=torch.tensor(comparable(table)),
     )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,7 +63,7 @@ def _onnx(pocket: Pocket) -> bytes:
     free["scores"][1] = "choices"
     written = io.BytesIO()
     was_training = pocket.training
-    with warnings.catch_warnings(), torch.no_grad(), _plain_logic():
+    with warnings.catch_warnings(), torch.no_grad(), _for_the_runtime():
         warnings.simplefilter("ignore")  # of its own age, and that shapes are traced
         torch.onnx.export(
             _Step(pocket).eval(),
@@ -80,9 +80,11 @@ def _onnx(pocket: Pocket) -> bytes:
 
 
 @contextmanager
-def _plain_logic() -> Iterator[None]:
-    """While exporting: choosing between flags is written as AND and OR, since ONNX Runtime has no
-    `Where` for them."""
+def _for_the_runtime() -> Iterator[None]:
+    """While exporting, two operators are written in terms that ONNX Runtime computes rightly:
+    choosing between flags as AND and OR, for which it has no `Where`; and the logarithm of a
+    sigmoid as a softplus, since its sigmoid is nothing at all from about -18 downwards, where the
+    logarithm is still an ordinary number."""
     from torch.onnx import symbolic_helper
     from torch.onnx.utils import register_custom_op_symbolic, unregister_custom_op_symbolic
 
@@ -91,11 +93,17 @@ def _plain_logic() -> Iterator[None]:
             return g.op("Where", condition, yes, no)
         return g.op("Or", g.op("And", condition, yes), g.op("And", g.op("Not", condition), no))
 
-    register_custom_op_symbolic("aten::where", where, OPSET)
+    def log_sigmoid(g: Any, odds: Any) -> Any:
+        return g.op("Neg", g.op("Softplus", g.op("Neg", odds)))
+
+    ours: dict[str, Callable[..., Any]] = {"aten::where": where, "aten::log_sigmoid": log_sigmoid}
+    for name, symbolic in ours.items():
+        register_custom_op_symbolic(name, symbolic, OPSET)
     try:
         yield
     finally:
-        unregister_custom_op_symbolic("aten::where", OPSET)
+        for name in ours:
+            unregister_custom_op_symbolic(name, OPSET)
 
 
 def _example(pocket: Pocket) -> State:

@@ -55,6 +55,8 @@ class Deck:
     """[W, D] expected, USD per 1,000."""
     price: Tensor
     """[W], see `Cards`."""
+    known: Tensor
+    """[W, D] bool: domains that the worker's card was measured in."""
     comparable: Tensor
     """[P] bool: whether answers of the prompt can be compared at all."""
 
@@ -72,6 +74,10 @@ def fit(pocket: Pocket, prompt: Floats, table: Table, cards: Cards, seed: int) -
     features = (prompt - centre) * scale
     domain = _domain_heads(pocket, features, tasks, len(cards.domains), rng)
     ease = _ease_heads(pocket, features, table, cards, tasks, domain, rng)
+    there = np.isfinite(table.score).astype(np.float64)
+    familiar = there @ (cards.counts > 0) > 0.5 * there.sum(1, keepdims=True)  # [P, D]
+    domain = domain * familiar
+    domain = domain / np.maximum(domain.sum(1, keepdims=True), 1e-9)
     deck = _deck(prompt, table, cards, tasks, domain, ease)
     fit_latent(pocket, deck, rng)
     fit_trust(pocket, deck, rng)
@@ -94,7 +100,11 @@ def _folds(tasks: NDArray[np.int64], count: int, rng: np.random.Generator) -> ND
 
 
 def _domain_heads(
-    pocket: Pocket, features: Floats, tasks: NDArray[np.int64], domains: int, rng: np.random.Generator
+    pocket: Pocket,
+    features: Floats,
+    tasks: NDArray[np.int64],
+    domains: int,
+    rng: np.random.Generator,
 ) -> Floats:
     """Fit the head on all prompts; return cross-fitted probabilities."""
     x, y = torch.tensor(features, dtype=torch.float32), torch.tensor(tasks)
@@ -142,8 +152,10 @@ def residuals(table: Table, cards: Cards, tasks: NDArray[np.int64]) -> Floats:
         top = max(1, min(8, len(order) // 3))
         groups = (order, order[:half], order[-half:], order[-top:])
         for place, group in enumerate(groups):
-            out[rows, place] = _mean(above[np.ix_(rows, group)])
-        length = np.log(np.maximum(table.tokens[np.ix_(rows, order)], 1) / tokens[np.ix_(rows, order)])
+            out[rows, place] = _mean(above[np.ix_(rows, group)].astype(np.float64))
+        length = np.log(
+            np.maximum(table.tokens[np.ix_(rows, order)], 1) / tokens[np.ix_(rows, order)]
+        )
         out[rows, EASE - 1] = _mean(length)
     return out
 
@@ -192,12 +204,17 @@ def _ridge(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 
 def _deck(
-    prompt: Floats, table: Table, cards: Cards, tasks: NDArray[np.int64], domain: Floats, ease: Floats
+    prompt: Floats,
+    table: Table,
+    cards: Cards,
+    tasks: NDArray[np.int64],
+    domain: Floats,
+    ease: Floats,
 ) -> Deck:
     def floats(values: NDArray[np.float64] | NDArray[np.float32]) -> Tensor:
         return torch.tensor(np.asarray(values), dtype=torch.float32)
 
-    recorded = np.isfinite(table.tokens).any(0)
+    recorded: NDArray[np.bool_] = np.asarray(np.isfinite(table.tokens).any(0), np.bool_)
     tokens = np.where(recorded, np.nan_to_num(table.tokens, nan=0.0), 1000.0)
     answered = (table.answer >= 0).any(1)
     comparable = np.array([answered[tasks == task].mean() > 0.5 for task in tasks])
@@ -211,6 +228,7 @@ def _deck(
         skill=floats(cards.skill),
         cost=floats(np.nan_to_num(cards.cost)),
         price=floats(np.nan_to_num(cards.price)),
+        known=torch.tensor(cards.counts > 0),
         comparable=torch.tensor(comparable),
     )
 
@@ -252,7 +270,9 @@ def _log_likelihood(pocket: Pocket, deck: Deck, rows: Tensor, columns: Tensor) -
     pool = same.shape[1]
     first = wrong & ~(same & torch.tril(torch.ones(pool, pool, dtype=torch.bool), -1)).any(2)
     tables = first * ((domain @ latent.log_variety)[:, None] + latent.log_factorial[same.sum(2)])
-    seated = tables.sum(1) - torch.gather(latent.rising(domain), 1, wrong.sum(1, keepdim=True))[:, 0]
+    seated = (
+        tables.sum(1) - torch.gather(latent.rising(domain), 1, wrong.sum(1, keepdim=True))[:, 0]
+    )
     return right + seated
 
 

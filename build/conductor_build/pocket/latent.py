@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 EASE = 5
-"""Predicted residuals of a prompt: of all workers, the weak, the strong, the top ones; of length."""
+"""Predicted residuals of a prompt: all workers, the weak, the strong, the top ones; length."""
 GRID = 9
 MAX_ANSWERS = 16
 """Most answers that can be compared: more than a request can ever have."""
@@ -48,6 +48,11 @@ class Belief(NamedTuple):
 
 class Latent(nn.Module):
     """The model's parameters, and inference."""
+
+    nodes: Tensor
+    log_weights: Tensor
+    log_factorial: Tensor
+    counts: Tensor
 
     def __init__(self, domains: int) -> None:
         super().__init__()
@@ -85,7 +90,7 @@ class Latent(nn.Module):
         return nn.functional.logsigmoid(at), nn.functional.logsigmoid(-at)
 
     def rising(self, domain: Tensor) -> Tensor:
-        """Log of the process's normaliser for 0..MAX_ANSWERS wrong answers, [B, MAX_ANSWERS + 1]."""
+        """Log of the process's normaliser for 0 to MAX_ANSWERS wrong answers, [B, that + 1]."""
         variety = torch.exp(domain @ self.log_variety)[:, None]
         steps = torch.log(variety + self.counts[:-1])
         return torch.cat([torch.zeros_like(variety), torch.cumsum(steps, 1)], 1)

@@ -37,7 +37,7 @@ class State(NamedTuple):
     prompt: Tensor
     """[B, F] float: sentence vector and lexical features."""
     skill: Tensor
-    """[B, K, D] float: cards."""
+    """[B, K, D] float: cards; 0 in a domain for the whole pool: nothing is known of it."""
     cost: Tensor
     """[B, K, D] float: expected cost of an answer, USD per 1,000, by domain."""
     present: Tensor
@@ -74,62 +74,21 @@ class Seen(NamedTuple):
     """[B, 4K] bool: which choices the grammar allows."""
 
 
-class Pocket(nn.Module):
-    """Everything between a prompt's features and the scores of the next choice."""
+class Pointer(nn.Module):
+    """Scores every choice from the features of workers and state."""
 
-    def __init__(self, features: int, domains: int, hidden: int = 64) -> None:
+    def __init__(self, hidden: int) -> None:
         super().__init__()
-        self.register_buffer("centre", torch.zeros(features))
-        self.register_buffer("scale", torch.ones(features))
-        self.domain = nn.Linear(features, domains)
-        self.ease = nn.Linear(features, domains * EASE)
-        self.latent = Latent(domains)
-        self.trust = nn.Parameter(torch.tensor([1.0, 0.0, 0.0, 0.0]))
-        """Calibration of the best answer's log odds: slope, offset, and two of who supports it."""
-        self.appraise = nn.Linear(WORKER_FEATURES + STATE_FEATURES + domains + 1, 2)
-        """Correction of the chance that an answer is right, for one kept and one taken unseen."""
         self.into = nn.Linear(WORKER_FEATURES + STATE_FEATURES, hidden)
         self.mix = nn.Linear(3 * hidden, hidden)
         self.out = nn.Linear(hidden, 4)
         self.sharpness = nn.Parameter(torch.tensor(20.0))
         with torch.no_grad():
-            self.appraise.weight.zero_()
-            self.appraise.bias.zero_()
             self.out.weight.mul_(0.1)
             self.out.bias.copy_(torch.tensor([0.0, 0.5, 0.0, 0.0]))
 
-    def pointer(self) -> list[nn.Parameter]:
-        """The parameters that reinforcement learning trains; the rest is fitted before."""
-        parts = (self.into, self.mix, self.out)
-        return [*(one for part in parts for one in part.parameters()), self.sharpness]
-
-    def read(self, prompt: Tensor) -> tuple[Tensor, Tensor]:
-        """Domain probabilities [B, D] and predicted ease [B, EASE] of prompts [B, F]."""
-        features = (prompt - self.centre) * self.scale
-        domain = torch.softmax(self.domain(features), 1)
-        ease = self.ease(features).view(prompt.shape[0], -1, EASE)  # shape: for export
-        return domain, (domain[:, :, None] * ease).sum(1)
-
-    def see(self, state: State, domain: Tensor, ease: Tensor) -> Seen:
-        """Features and grammar of states whose prompts were `read`."""
-        skill = (state.skill * domain[:, None]).sum(2)
-        logits = self.latent.logits(skill, ease, domain)
-        belief = self.latent.believe(logits, domain, state.asked, state.answer)
-        belief = self._calibrated(belief, state)
-        best = belief.accepted.amax(1)
-        longer = torch.exp(ease[:, -1:].clamp(-1.0, 1.0))
-        price = state.weight[:, None] * (state.cost * domain[:, None]).sum(2) * longer
-        return Seen(
-            belief,
-            best,
-            price,
-            _worker_features(state, belief, best, price, skill),
-            _state_features(state, belief, best, domain, ease),
-            grammar(state, belief.accepted, best),
-        )
-
-    def score(self, seen: Seen, present: Tensor) -> Tensor:
-        """Scores of all choices, [B, 4K]: MORE for every worker, then LOOK, LAST, KEEP."""
+    def forward(self, seen: Seen, present: Tensor) -> Tensor:
+        """Scores of all choices, [B, 4K]; those that are closed lie far below."""
         workers = present.shape[1]
         spread = seen.state[:, None].expand(-1, workers, -1)
         each = torch.relu(self.into(torch.cat([seen.worker, spread], 2)))
@@ -144,6 +103,74 @@ class Pocket(nn.Module):
             [scores[:, :, MORE] + look, scores[:, :, LOOK] + look,
              scores[:, :, LAST] + last, scores[:, :, KEEP]], 1
         ).flatten(1)  # fmt: skip
+        return scores.masked_fill(~seen.open, _CLOSED)
+
+
+class Pocket(nn.Module):
+    """Everything between a prompt's features and the scores of the next choice."""
+
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, features: int, domains: int, hidden: int = 64, pointers: int = 1) -> None:
+        super().__init__()
+        self.member: int | None = None
+        """Which pointer decides, while it is trained; None: the mean of all their opinions."""
+        self.register_buffer("centre", torch.zeros(features))
+        self.register_buffer("scale", torch.ones(features))
+        self.domain = nn.Linear(features, domains)
+        self.ease = nn.Linear(features, domains * EASE)
+        self.latent = Latent(domains)
+        self.trust = nn.Parameter(torch.tensor([1.0, 0.0, 0.0, 0.0]))
+        """Calibration of the best answer's log odds: slope, offset, and two of who supports it."""
+        self.appraise = nn.Linear(WORKER_FEATURES + STATE_FEATURES + domains + 1, 2)
+        """Correction of the chance that an answer is right, for one kept and one taken unseen."""
+        self.pointers = nn.ModuleList(Pointer(hidden) for _ in range(pointers))
+        with torch.no_grad():
+            self.appraise.weight.zero_()
+            self.appraise.bias.zero_()
+
+    def pointer(self) -> list[nn.Parameter]:
+        """The parameters that reinforcement learning trains; the rest is fitted before."""
+        return list(self.pointers.parameters())
+
+    def read(self, prompt: Tensor) -> tuple[Tensor, Tensor]:
+        """Domain probabilities [B, D] and predicted ease [B, EASE] of prompts [B, F]."""
+        features = (prompt - self.centre) * self.scale
+        domain = torch.softmax(self.domain(features), 1)
+        ease = self.ease(features).view(prompt.shape[0], -1, EASE)  # shape: for export
+        return domain, (domain[:, :, None] * ease).sum(1)
+
+    def see(self, state: State, domain: Tensor, ease: Tensor) -> Seen:
+        """Features and grammar of states whose prompts were `read`."""
+        domain = _familiar(domain, state)
+        skill = (state.skill * domain[:, None]).sum(2)
+        logits = self.latent.logits(skill, ease, domain)
+        belief = self.latent.believe(logits, domain, state.asked, state.answer)
+        belief = self._calibrated(belief, state)
+        best = belief.accepted.amax(1)
+        longer = torch.exp(ease[:, -1:].clamp(-1.0, 1.0))
+        price = state.weight[:, None] * (state.cost * domain[:, None]).sum(2) * longer
+        return Seen(
+            belief,
+            best,
+            price,
+            _worker_features(state, belief, best, price, skill),
+            _state_features(state, belief, best, domain, ease),
+            grammar(state, belief),
+        )
+
+    def score(self, seen: Seen, present: Tensor) -> Tensor:
+        """Scores of all choices, [B, 4K]: MORE for every worker, then LOOK, LAST, KEEP.
+
+        Several pointers were trained apart, on episodes of their own; the mean of their
+        log-probabilities errs less than each of them.
+        """
+        if self.member is not None:
+            own: Tensor = self.pointers[self.member](seen, present)
+            return own
+        opinions = [torch.log_softmax(pointer(seen, present), 1) for pointer in self.pointers]
+        scores = torch.stack(opinions).mean(0)
         return scores.masked_fill(~seen.open, _CLOSED)
 
     def expected(self, seen: Seen, domain: Tensor, choice: Tensor) -> Tensor:
@@ -161,7 +188,8 @@ class Pocket(nn.Module):
         )
         odds = torch.logit(chance.clamp(0.01, 0.99))
         inputs = torch.cat([seen.worker[each, place], seen.state, domain, odds[:, None]], 1)
-        return odds + self.appraise(inputs)[each, (kind == KEEP).to(torch.int64)]
+        corrections: Tensor = self.appraise(inputs)
+        return odds + corrections[each, (kind == KEEP).to(torch.int64)]
 
     def forward(self, state: State) -> tuple[Tensor, Seen]:
         """Scores [B, 4K] and what they were made from."""
@@ -190,11 +218,21 @@ class Pocket(nn.Module):
         return belief._replace(accepted=accepted)
 
 
-def grammar(state: State, accepted: Tensor, best: Tensor) -> Tensor:
+def _familiar(domain: Tensor, state: State) -> Tensor:
+    """Domain probabilities over those domains alone that some card of the pool says anything of:
+    a skill of 0 stands for none. All of them, where no card says anything."""
+    known = ((state.skill > 0) & state.present[:, :, None]).any(1).to(domain.dtype)
+    left = domain * known
+    total = left.sum(1, keepdim=True)
+    return torch.where(total > 1e-6, left / total.clamp(min=1e-6), domain)
+
+
+def grammar(state: State, belief: Belief) -> Tensor:
     """Which choices may be made, [B, 4K] bool; at least one, if any worker is present.
 
-    KEEP stands for the likeliest answer alone, at the first worker that gave it; where no answer
-    can be compared, at the first that was asked.
+    KEEP stands for the likeliest answer alone, at the most able of the workers that gave it, so
+    that the order of the pool decides nothing but exact ties; where no answer can be compared, at
+    the most able of those that were asked.
     """
     free = state.present & ~state.asked & ~state.pending & (state.calls_left > 0)[:, None]
     free = free & (state.steps_left > 0)[:, None]
@@ -203,13 +241,21 @@ def grammar(state: State, accepted: Tensor, best: Tensor) -> Tensor:
     two = ((state.steps_left > 1) & (state.calls_left > 1))[:, None]
     after = (free.sum(1, keepdim=True) > 1) & two & further
     heard = state.asked & (state.answer >= 0)
-    keep = heard & (accepted >= best[:, None] - 1e-6)
-    keep = torch.where(keep.any(1, keepdim=True), keep, heard)
-    keep = torch.where(heard.any(1, keepdim=True), keep, state.asked & state.present)
+    some = torch.where(heard.any(1, keepdim=True), heard, state.asked & state.present)
+    likely = _highest(belief.accepted, some)
+    keep = _highest(belief.prior, likely)
     keep = keep & (torch.cumsum(keep.to(torch.int64), 1) == 1) & alone
     look = free & further
-    last = free & alone & ~further  # else LOOK and then KEEP says the same, and can still think better
+    last = (
+        free & alone & ~further
+    )  # else LOOK and then KEEP says the same, and can still think better
     return torch.cat([free & after, look, last, keep], 1)
+
+
+def _highest(values: Tensor, among: Tensor) -> Tensor:
+    """Which of `among` [B, K] have the highest value, near enough."""
+    most = torch.where(among, values, torch.full_like(values, -1.0)).amax(1, keepdim=True)
+    return among & (values >= most - 1e-6)
 
 
 def _worker_features(
