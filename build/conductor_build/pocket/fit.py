@@ -216,7 +216,7 @@ def _deck(
 
     recorded: NDArray[np.bool_] = np.asarray(np.isfinite(table.tokens).any(0), np.bool_)
     tokens = np.where(recorded, np.nan_to_num(table.tokens, nan=0.0), 1000.0)
-    answered = (table.answer >= 0).any(1)
+    answered: NDArray[np.bool_] = np.asarray((table.answer >= 0).any(1), np.bool_)
     comparable = np.array([answered[tasks == task].mean() > 0.5 for task in tasks])
     return Deck(
         prompt=floats(prompt),
