@@ -334,11 +334,6 @@ def test_the_exported_network_plays_as_training_played_it() -> None:
     assert len(rounds) > 1  # they are not all of one kind
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="KEEP is open at the first worker of the pool that gave the answer, and scored by that "
-    "worker's own features: the order of the pool moves the choice between keeping and asking",
-)
 def test_what_keeping_an_answer_is_worth_does_not_hang_on_the_order_of_the_pool() -> None:
     network = pocket.perturbed(1, spread=SPREAD)
     state = pocket.states(np.random.default_rng(0), 50, 4)
