@@ -34,6 +34,9 @@ test: check ## everything that must hold: check, then all tests
 
 bench: $(VENV)/.dev ## speed and memory, printed beside a direct call
 	PYTHONPATH=tests $(BIN)/python -m bench.run
+	PYTHONPATH=appliance $(BIN)/python tests/bench/bench_encode.py
+	PYTHONPATH=appliance:tests $(BIN)/python tests/bench/bench_plan.py
+	PYTHONPATH=build:appliance:tests $(BIN)/python tests/bench/bench_train.py
 
 train-set: $(VENV)/.train ## install what `conductor-build train` needs, without the development tools
 	$(BIN)/conductor models pull minilm-l6

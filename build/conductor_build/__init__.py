@@ -1,1 +1,1 @@
-"""The build stage: what turns a pool and tasks into a conductor. So far: recorded outcomes."""
+"""The build stage: what turns recorded outcomes into a conductor, and judges it."""

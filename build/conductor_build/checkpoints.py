@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from conductor_build.files import OutputError, replace_file
-from conductor_build.pocket.fit import Deck
+from conductor_build.pocket.deck import Deck
 from conductor_build.pocket.network import Pocket
 
 RUN, FITTED, CHECKPOINT = "run.json", "fitted.pt", "checkpoint.pt"

@@ -23,8 +23,8 @@ from torch import Tensor
 from conductor.plan.language import Plan
 from conductor.planner.decode import asking, keeping
 from conductor.run.exchange import Limits, Progress, goes_on, room, settle
-from conductor_build.pocket.fit import Deck
-from conductor_build.pocket.network import KEEP, LOOK, MORE, State
+from conductor_build.pocket.deck import Deck
+from conductor_build.pocket.state import KEEP, LOOK, MORE, State
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from conductor_build.cards import Cards
 from conductor_build.outcomes import OutcomesError, Table
-from conductor_build.pocket.fit import Deck
+from conductor_build.pocket.deck import Deck
 from conductor_build.recipe import TableUse
 from conductor_build.sources import Sources
 

@@ -25,8 +25,9 @@ import torch
 from torch import Tensor
 
 from conductor_build.environment import Episodes, Hand
-from conductor_build.pocket.fit import Deck
-from conductor_build.pocket.network import LAST, Pocket, Seen, State
+from conductor_build.pocket.deck import Deck
+from conductor_build.pocket.network import Pocket, Seen
+from conductor_build.pocket.state import LAST
 from conductor_build.reward import RewardWeights, reward
 
 Method = Literal["grpo", "reinforce"]
@@ -87,8 +88,8 @@ class Rollout:
 
 
 @dataclass(frozen=True)
-class Progress:
-    """One batch, in numbers: means over its episodes."""
+class Figures:
+    """One batch, in numbers: means over its episodes. `reward` is by the records alone."""
 
     reward: float
     quality: float
@@ -97,6 +98,19 @@ class Progress:
     calls: float
     rounds: float
     loss: float
+
+    @classmethod
+    def of(cls, episodes: Episodes, recorded: Tensor, loss: float, entropy: float) -> Figures:
+        """Of a batch that was played; `recorded` are its rewards, [B]."""
+        return cls(
+            reward=float(recorded.mean()),
+            quality=float(episodes.quality().mean()),
+            cost_usd_per_1k=float(episodes.cost().mean()),
+            entropy=entropy,
+            calls=float(episodes.asked.sum(1).float().mean()),
+            rounds=float(episodes.rounds().mean()),
+            loss=loss,
+        )
 
 
 def roll_out(pocket: Pocket, deck: Deck, dealt: Hand, generator: torch.Generator | None) -> Rollout:
@@ -192,7 +206,7 @@ def improve(
             loss = -gain - objective.entropy * entropy
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(pocket.pointer(), objective.max_gradient)
+            torch.nn.utils.clip_grad_norm_(pocket.pointer_parameters(), objective.max_gradient)
             optimiser.step()
             losses.append(float(loss.detach()))
             entropies.append(float(entropy.detach()))
@@ -229,7 +243,7 @@ def step(
     dealt: Hand,
     objective: Objective,
     generator: torch.Generator,
-) -> Progress:
+) -> Figures:
     """One batch: roll out, credit, improve."""
     rollout = roll_out(pocket, deck, dealt, generator)
     appraise(pocket, critic, rollout)
@@ -237,16 +251,7 @@ def step(
     loss, entropy = improve(
         pocket, optimiser, rollout, advantages(learned, objective), objective, generator
     )
-    episodes = rollout.episodes
-    return Progress(
-        reward=float(recorded.mean()),
-        quality=float(episodes.quality().mean()),
-        cost_usd_per_1k=float(episodes.cost().mean()),
-        entropy=entropy,
-        calls=float(episodes.asked.sum(1).float().mean()),
-        rounds=float(episodes.rounds().mean()),
-        loss=loss,
-    )
+    return Figures.of(rollout.episodes, recorded, loss, entropy)
 
 
 def _join(choices: Sequence[Choice]) -> Choice:
@@ -269,6 +274,3 @@ def _join(choices: Sequence[Choice]) -> Choice:
 def _at(seen: Seen, part: Tensor) -> Seen:
     belief = type(seen.belief)(*(one[part] for one in seen.belief))
     return Seen(belief, *(one[part] for one in seen[1:]))
-
-
-__all__ = ["Objective", "Progress", "Rollout", "State", "advantages", "improve", "roll_out", "step"]

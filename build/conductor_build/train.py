@@ -44,7 +44,8 @@ from conductor_build.environment import deal
 from conductor_build.files import OutputError, replace_file
 from conductor_build.grounds import Ground
 from conductor_build.outcomes import Table
-from conductor_build.pocket.fit import Deck, fit
+from conductor_build.pocket.deck import Deck
+from conductor_build.pocket.fit import fit
 from conductor_build.pocket.network import Pocket
 from conductor_build.recipe import Recipe, Stage
 from conductor_build.sources import Sources, joined
@@ -178,7 +179,7 @@ def _fitted(
         save_fitted(out, pocket, deck)
     learner = Learner(
         pocket,
-        torch.optim.Adam(pocket.pointer()),
+        torch.optim.Adam(pocket.pointer_parameters()),
         torch.optim.Adam(pocket.appraise.parameters(), lr=CRITIC_RATE),
         np.random.default_rng(recipe.seed),
         torch.Generator().manual_seed(recipe.seed),

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from conductor_build.environment import Hand
-from conductor_build.grpo import Objective, Progress, Rollout, appraise, rewards, roll_out
-from conductor_build.pocket.fit import Deck
-from conductor_build.pocket.network import KEEP, LAST, LOOK, Pocket, Seen
+from conductor_build.grpo import Figures, Objective, Rollout, appraise, rewards, roll_out
+from conductor_build.pocket.deck import Deck
+from conductor_build.pocket.network import Pocket, Seen
+from conductor_build.pocket.state import KEEP, LAST, LOOK
 
 _NEVER = -1e9
 
@@ -43,7 +44,7 @@ def imitate(
     dealt: Hand,
     objective: Objective,
     generator: torch.Generator,
-) -> Progress:
+) -> Figures:
     """One batch: play it by sampling, then, in each pass, one step down the cross-entropy to what
     the rule would have chosen in every state on the way."""
     rollout = roll_out(pocket, deck, dealt, generator)
@@ -52,18 +53,10 @@ def imitate(
         loss, entropy = _apart(pocket, rollout)
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(pocket.pointer(), objective.max_gradient)
+        torch.nn.utils.clip_grad_norm_(pocket.pointer_parameters(), objective.max_gradient)
         optimiser.step()
-    episodes = rollout.episodes
-    return Progress(
-        reward=float(rewards(rollout, objective)[1].mean()),
-        quality=float(episodes.quality().mean()),
-        cost_usd_per_1k=float(episodes.cost().mean()),
-        entropy=float(entropy),
-        calls=float(episodes.asked.sum(1).float().mean()),
-        rounds=float(episodes.rounds().mean()),
-        loss=float(loss.detach()),
-    )
+    recorded = rewards(rollout, objective)[1]
+    return Figures.of(rollout.episodes, recorded, float(loss.detach()), float(entropy))
 
 
 def _apart(pocket: Pocket, rollout: Rollout) -> tuple[Tensor, Tensor]:

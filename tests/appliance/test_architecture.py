@@ -5,17 +5,19 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "appliance" / "conductor"
+SECTIONS = {"Rooms": "appliance/conductor", "The build stage": "build/conductor_build"}
 
 _LINE = re.compile(r"( {4}| {6})((?:\w+/|\w+\.py)(?: \w+\.py)*)")
 """Indented by four: a room, or files of the top level; by six: files of the room above."""
 
 
-def on_the_map() -> set[str]:
-    """The files that the section "Rooms" lists."""
+def on_the_map(title: str) -> set[str]:
+    """The files that a section lists."""
     text = (ROOT / "docs" / "architecture.md").read_text()
-    section = text.partition("\n## Rooms\n")[2].partition("\n## ")[0]
+    section = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
     listed, room = set(), ""
     for match in filter(None, map(_LINE.match, section.splitlines())):
         indent, names = match.groups()
@@ -26,6 +28,8 @@ def on_the_map() -> set[str]:
     return listed
 
 
-def test_every_file_has_its_line_on_the_map() -> None:
-    paths = (path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py"))
-    assert on_the_map() == {path for path in paths if not path.endswith("__init__.py")}
+@pytest.mark.parametrize("title", SECTIONS)
+def test_every_file_has_its_line_on_the_map(title: str) -> None:
+    source = ROOT / SECTIONS[title]
+    paths = (path.relative_to(source).as_posix() for path in source.rglob("*.py"))
+    assert on_the_map(title) == {path for path in paths if not path.endswith("__init__.py")}

@@ -133,6 +133,15 @@ def test_an_answer_of_a_failed_step_is_never_kept():
     assert show(planned.plan) != "vote 1 -\n"
 
 
+def test_a_worker_that_gave_nothing_is_neither_asked_again_nor_taken_for_wrong():
+    network = Scripted((Kind.LOOK, 1))
+    asked = replace(LATER, heard=heard("", "42", workers=(0, 2)))
+    PocketEngine(network, FACTS, embed).plan_now(asked)
+    state = network.states[0]
+    assert state.present.tolist() == [False, True, True]
+    assert state.asked.tolist() == [False, False, True]
+
+
 def test_in_the_last_round_nothing_is_looked_at():
     planned = plan(POOL, (Kind.LOOK, 1))
     assert not planned.look and len(planned.plan.steps) == 1

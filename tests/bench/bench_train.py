@@ -41,7 +41,7 @@ def episodes_per_s(method: str, seconds: float) -> tuple[float, float]:
         price=deck.price.repeat(WORKERS // 8),
     )
     objective = Objective(method="reinforce" if method == "reinforce" else "grpo")
-    pointer = torch.optim.Adam(pocket.pointer(), lr=1e-3)
+    pointer = torch.optim.Adam(pocket.pointer_parameters(), lr=1e-3)
     critic = torch.optim.Adam(pocket.appraise.parameters(), lr=3e-3)
     rng, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
     step = warmstart.imitate if method == "imitate" else grpo.step

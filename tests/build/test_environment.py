@@ -12,7 +12,7 @@ from conductor.run.exchange import Limits, Progress, goes_on, room, settle
 from conductor_build import grpo
 from conductor_build.environment import Draw, Episodes, deal
 from conductor_build.outcomes import Table
-from conductor_build.pocket.network import KEEP, LAST, LOOK, MORE
+from conductor_build.pocket.state import KEEP, LAST, LOOK, MORE
 from support.outcomes import NAN, generated, table
 from support.training import bare_deck, careless, dealt
 

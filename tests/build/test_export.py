@@ -14,7 +14,7 @@ from conductor.errors import BundleError
 from conductor.planner import facts as factsfile
 from conductor.planner import graph
 from conductor_build.pocket.export import export
-from conductor_build.pocket.network import State
+from conductor_build.pocket.state import State
 from support.pocket import FACTS, perturbed, states
 
 POOLS = range(1, 17)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from conductor_build.cards import Cards, measure
 from conductor_build.outcomes import Table, merge
 from conductor_build.pocket import fit as fitting
-from conductor_build.pocket.fit import Deck, fit
+from conductor_build.pocket.deck import Deck
+from conductor_build.pocket.fit import fit
 from conductor_build.pocket.network import Pocket
 from support.outcomes import generated
 from support.training import FEATURES

@@ -11,8 +11,9 @@ from conductor_build import grpo
 from conductor_build.environment import Draw, deal, repeat
 from conductor_build.grpo import Objective
 from conductor_build.outcomes import Table
-from conductor_build.pocket.fit import Deck
-from conductor_build.pocket.network import LAST, Pocket
+from conductor_build.pocket.deck import Deck
+from conductor_build.pocket.network import Pocket
+from conductor_build.pocket.state import LAST
 from support.outcomes import generated, table
 from support.training import bare_deck, careless, dealt
 
@@ -61,7 +62,7 @@ def test_batch_scale_keeps_small_differences_small() -> None:
 def test_a_step_makes_a_rewarded_choice_likelier(method: grpo.Method) -> None:
     made, _ = generated(20)
     pocket, deck = bare_deck(made)
-    optimiser = torch.optim.Adam(pocket.pointer(), lr=0.05)
+    optimiser = torch.optim.Adam(pocket.pointer_parameters(), lr=0.05)
     objective = Objective(method=method, entropy=0.0)
     generator = torch.Generator().manual_seed(0)
     rollout = grpo.roll_out(pocket, deck, repeat(dealt(deck, [0, 1], limits=ONCE), 32), generator)
@@ -85,7 +86,7 @@ def test_a_clipped_ratio_stops_at_its_bound() -> None:
     moved = {}
     for clip in (0.05, 10.0):
         pocket, deck = bare_deck(made)
-        optimiser = torch.optim.SGD(pocket.pointer(), lr=0.3)
+        optimiser = torch.optim.SGD(pocket.pointer_parameters(), lr=0.3)
         objective = Objective(clip=clip, entropy=0.0, passes=40, minibatches=1, max_gradient=100.0)
         generator = torch.Generator().manual_seed(0)
         rollout = grpo.roll_out(pocket, deck, repeat(dealt(deck, [0], limits=ONCE), 32), generator)
@@ -135,7 +136,7 @@ def lying_cards() -> tuple[Pocket, Deck, Table]:
 @pytest.mark.parametrize(("method", "batches"), [("grpo", 40), ("reinforce", 120)])
 def test_it_learns_whom_to_ask(method: grpo.Method, batches: int) -> None:
     pocket, deck, _ = lying_cards()
-    optimiser = torch.optim.Adam(pocket.pointer(), lr=0.01)
+    optimiser = torch.optim.Adam(pocket.pointer_parameters(), lr=0.01)
     critic = torch.optim.Adam(pocket.appraise.parameters(), lr=0.003)
     objective = Objective(method=method, estimated=0.0, prompts=8, group=8)
     generator = torch.Generator().manual_seed(0)
@@ -152,7 +153,7 @@ def test_it_learns_whom_to_ask(method: grpo.Method, batches: int) -> None:
 
 def test_it_learns_to_ask_nobody_who_costs_more_than_an_answer_is_worth() -> None:
     pocket, deck, _ = lying_cards()
-    optimiser = torch.optim.Adam(pocket.pointer(), lr=0.01)
+    optimiser = torch.optim.Adam(pocket.pointer_parameters(), lr=0.01)
     critic = torch.optim.Adam(pocket.appraise.parameters(), lr=0.003)
     generator = torch.Generator().manual_seed(0)
     requests = repeat(dealt(deck, list(range(8)), weight=0.4, limits=ONCE), 8)

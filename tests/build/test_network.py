@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from conductor_build.pocket.network import KEEP, Pocket, State
+from conductor_build.pocket.network import Pocket
+from conductor_build.pocket.state import KEEP, State
 from support.training import FEATURES, random_state
 
 OF_WORKERS = ("skill", "cost", "present", "asked", "answer", "pending")

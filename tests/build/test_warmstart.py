@@ -10,7 +10,8 @@ from conductor.run.exchange import Limits
 from conductor_build import grpo
 from conductor_build.environment import Draw, deal
 from conductor_build.grpo import Objective
-from conductor_build.pocket.network import KEEP, LAST, LOOK, Pocket
+from conductor_build.pocket.network import Pocket
+from conductor_build.pocket.state import KEEP, LAST, LOOK
 from conductor_build.warmstart import imitate, teach
 from support.outcomes import generated, table
 from support.training import bare_deck, careless, dealt
@@ -73,7 +74,7 @@ def test_the_rule_never_chooses_what_is_closed() -> None:
 def test_a_policy_learns_the_rule() -> None:
     made, _ = generated(60, workers=5)
     pocket, deck = bare_deck(made)
-    optimiser = torch.optim.Adam(pocket.pointer(), lr=0.01)
+    optimiser = torch.optim.Adam(pocket.pointer_parameters(), lr=0.01)
     critic = torch.optim.Adam(pocket.appraise.parameters(), lr=0.003)
     objective = Objective(prompts=32, group=1)
     rng, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)

@@ -8,7 +8,8 @@ import torch
 from conductor.planner.encoder import WIDTH
 from conductor.planner.facts import Domain, Facts
 from conductor.planner.lexical import FEATURES
-from conductor_build.pocket.network import Pocket, State
+from conductor_build.pocket.network import Pocket
+from conductor_build.pocket.state import State
 
 FACTS = Facts(
     sentence=WIDTH,

@@ -29,9 +29,10 @@ from conductor_build.curves import LINES, Line
 from conductor_build.environment import Draw, Hand, hand
 from conductor_build.grpo import Objective
 from conductor_build.outcomes import Table
-from conductor_build.pocket.fit import Deck
+from conductor_build.pocket.deck import Deck
 from conductor_build.pocket.latent import EASE
-from conductor_build.pocket.network import Pocket, State
+from conductor_build.pocket.network import Pocket
+from conductor_build.pocket.state import State
 from conductor_build.recipe import Checkpoints, Recipe, Stage, TableUse
 from conductor_build.sources import Source, Sources
 from conductor_build.train import train_bundle

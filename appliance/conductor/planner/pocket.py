@@ -12,6 +12,8 @@ Around the network stand a few rules, for what it never met in training:
 4.  Lambda, rounds and calls are held within what it was trained on.
 5.  Stand-ins are the others, by estimated chance less price, the best first; who was heard already
     only if there is nobody else.
+6.  A worker that gave no answer is neither asked again nor counted as one that was wrong: that it
+    is down says nothing of the question.
 
 Left out: sampling. The same request gets the same plan.
 """
@@ -208,13 +210,14 @@ class Remembered:
 
 
 def _who(request: PlanRequest, said: Said) -> tuple[Flags, Flags]:
-    """Who may be asked, and who counts as asked: rules 1 and 2."""
+    """Who may be asked, and who counts as asked: rules 1, 2 and 6."""
     present, asked = roomy(request), said.asked
     if said.stands is None and not (present & ~asked).any():
         present = np.ones_like(present)
     if said.stands is None and not (present & ~asked).any():
         asked = np.zeros_like(asked)
-    return present, asked
+    silent = asked & np.array([row not in said.steps for row in range(len(asked))], np.bool_)
+    return present & ~silent, asked & ~silent
 
 
 def _keepable(here: Situation) -> Flags:

@@ -1,0 +1,1 @@
+"""The pocket conductor: its network, what is fitted, what is exported."""

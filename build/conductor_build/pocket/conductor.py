@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from conductor.run.exchange import Limits
 from conductor_build.baselines.plays import EvaluationError, Plays
 from conductor_build.environment import Episodes, hand
+from conductor_build.pocket.deck import Deck
 from conductor_build.pocket.decoder import AT_ONCE, Decoder
-from conductor_build.pocket.fit import Deck
 from conductor_build.pocket.latent import EASE
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from conductor.errors import BundleError
 from conductor.planner.graph import FILE
 from conductor.planner.manifest import Refusal
-from conductor_build.pocket.network import State
+from conductor_build.pocket.state import State
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

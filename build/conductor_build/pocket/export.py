@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from conductor.planner import facts as factsfile
 from conductor.planner import graph
 from conductor.planner.facts import Facts
-from conductor_build.pocket.network import Pocket, State
+from conductor_build.pocket.network import Pocket
+from conductor_build.pocket.state import State
 
 OPSET = 17
 _BATCH, _POOL = 2, 3

@@ -1,17 +1,10 @@
 """The pocket conductor's network: prompt heads, the latent model, and a pointer over worker cards.
 
-Four things can be done about every worker, and a decode step chooses one of 4K:
-
-    MORE    ask it, and write a further line of this round's plan
-    LOOK    ask it, end the plan, and look at the answers before anything is accepted
-    LAST    ask it, and take what it answers: only when no round is left
-    KEEP    end with the answer it gave in an earlier round
-
-The choice is scored by a perceptron over the worker's own features, those of the state, and mean
-and maximum over the pool (Zaheer et al. 2017, Deep Sets), so permuting workers permutes the scores
-and nothing else. Two features enter the score directly: what asking and looking, or asking and
-taking the answer, gains one step ahead by the latent model, less its price. The perceptron learns
-what that rule of thumb misses.
+What can be done about every worker (`state.py`) is scored by a perceptron over the worker's own
+features, those of the state, and mean and maximum over the pool (Zaheer et al. 2017, Deep Sets), so
+permuting workers permutes the scores and nothing else. Two features enter the score directly: what
+asking and looking, or asking and taking the answer, gains one step ahead by the latent model, less
+its price. The perceptron learns what that rule of thumb misses.
 
 Shapes: B states, K workers, D domains, F prompt features.
 """
@@ -24,38 +17,21 @@ import torch
 from torch import Tensor, nn
 
 from conductor_build.pocket.latent import EASE, Belief, Latent
+from conductor_build.pocket.state import KEEP, LAST, LOOK, MORE, State, familiar, grammar
 
-MORE, LOOK, LAST, KEEP = range(4)
-WORKER_FEATURES = 14
-STATE_FEATURES = 9 + EASE
+WORKER_FEATURES = (
+    "prior", "right", "accepted", "asked", "silent", "gain", "gain_net", "price", "log_price",
+    "likeliest", "support", "right_over_best", "pending", "right_net",
+)  # fmt: skip
+"""What the pointers see of a worker, in this order. `gain_net` and `right_net` are what asking and
+looking, or asking and taking the answer, is worth one step ahead, less its price."""
+STATE_FEATURES = (
+    "best", "log_lambda", "asked", "hidden_ease", "best_odds", "rounds_left", "calls_left",
+    "pending", "certainty", *(f"ease_{place}" for place in range(EASE)),
+)  # fmt: skip
+"""What they see of the state."""
+_GAIN_NET, _RIGHT_NET = map(WORKER_FEATURES.index, ("gain_net", "right_net"))
 _CLOSED = -1e9
-
-
-class State(NamedTuple):
-    """Where requests stand, in the middle of being planned. [B, ...], bool unless said."""
-
-    prompt: Tensor
-    """[B, F] float: sentence vector and lexical features."""
-    skill: Tensor
-    """[B, K, D] float: cards; 0 in a domain for the whole pool: nothing is known of it."""
-    cost: Tensor
-    """[B, K, D] float: expected cost of an answer, USD per 1,000, by domain."""
-    present: Tensor
-    """[B, K]: permitted workers; the others are padding."""
-    asked: Tensor
-    """[B, K]: answered, or failed, in an earlier round."""
-    answer: Tensor
-    """[B, K] int64: equal where answers agree, negative where there is none to compare."""
-    pending: Tensor
-    """[B, K]: asked in this round, so not heard yet."""
-    weight: Tensor
-    """[B] float: lambda."""
-    rounds_left: Tensor
-    """[B] int64: rounds that may follow this one."""
-    calls_left: Tensor
-    """[B] int64: calls that may still be made, this round's pending ones taken off."""
-    steps_left: Tensor
-    """[B] int64: lines that the plan may still get."""
 
 
 class Seen(NamedTuple):
@@ -67,9 +43,9 @@ class Seen(NamedTuple):
     price: Tensor
     """[B, K]: lambda times the expected cost."""
     worker: Tensor
-    """[B, K, WORKER_FEATURES]"""
+    """[B, K, len(WORKER_FEATURES)]"""
     state: Tensor
-    """[B, STATE_FEATURES]"""
+    """[B, len(STATE_FEATURES)]"""
     open: Tensor
     """[B, 4K] bool: which choices the grammar allows."""
 
@@ -79,7 +55,7 @@ class Pointer(nn.Module):
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
-        self.into = nn.Linear(WORKER_FEATURES + STATE_FEATURES, hidden)
+        self.into = nn.Linear(len(WORKER_FEATURES) + len(STATE_FEATURES), hidden)
         self.mix = nn.Linear(3 * hidden, hidden)
         self.out = nn.Linear(hidden, 4)
         self.sharpness = nn.Parameter(torch.tensor(20.0))
@@ -97,8 +73,8 @@ class Pointer(nn.Module):
         most = (each * there).amax(1)  # after relu nothing is below zero
         pool = torch.cat([mean, most], 1)[:, None].expand(-1, workers, -1)
         scores = 3.0 * self.out(torch.relu(self.mix(torch.cat([each, pool], 2))))
-        look = self.sharpness * seen.worker[:, :, 6]
-        last = self.sharpness * seen.worker[:, :, 13]
+        look = self.sharpness * seen.worker[:, :, _GAIN_NET]
+        last = self.sharpness * seen.worker[:, :, _RIGHT_NET]
         scores = torch.stack(
             [scores[:, :, MORE] + look, scores[:, :, LOOK] + look,
              scores[:, :, LAST] + last, scores[:, :, KEEP]], 1
@@ -123,14 +99,14 @@ class Pocket(nn.Module):
         self.latent = Latent(domains)
         self.trust = nn.Parameter(torch.tensor([1.0, 0.0, 0.0, 0.0]))
         """Calibration of the best answer's log odds: slope, offset, and two of who supports it."""
-        self.appraise = nn.Linear(WORKER_FEATURES + STATE_FEATURES + domains + 1, 2)
+        self.appraise = nn.Linear(len(WORKER_FEATURES) + len(STATE_FEATURES) + domains + 1, 2)
         """Correction of the chance that an answer is right, for one kept and one taken unseen."""
         self.pointers = nn.ModuleList(Pointer(hidden) for _ in range(pointers))
         with torch.no_grad():
             self.appraise.weight.zero_()
             self.appraise.bias.zero_()
 
-    def pointer(self) -> list[nn.Parameter]:
+    def pointer_parameters(self) -> list[nn.Parameter]:
         """The parameters that reinforcement learning trains; the rest is fitted before."""
         return list(self.pointers.parameters())
 
@@ -143,7 +119,7 @@ class Pocket(nn.Module):
 
     def see(self, state: State, domain: Tensor, ease: Tensor) -> Seen:
         """Features and grammar of states whose prompts were `read`."""
-        domain = _familiar(domain, state)
+        domain = familiar(domain, state)
         skill = (state.skill * domain[:, None]).sum(2)
         logits = self.latent.logits(skill, ease, domain)
         belief = self.latent.believe(logits, domain, state.asked, state.answer)
@@ -216,46 +192,6 @@ class Pocket(nn.Module):
         given = belief.accepted > 0
         accepted = torch.where(given, torch.sigmoid(odds), torch.zeros_like(odds))
         return belief._replace(accepted=accepted)
-
-
-def _familiar(domain: Tensor, state: State) -> Tensor:
-    """Domain probabilities over those domains alone that some card of the pool says anything of:
-    a skill of 0 stands for none. All of them, where no card says anything."""
-    known = ((state.skill > 0) & state.present[:, :, None]).any(1).to(domain.dtype)
-    left = domain * known
-    total = left.sum(1, keepdim=True)
-    return torch.where(total > 1e-6, left / total.clamp(min=1e-6), domain)
-
-
-def grammar(state: State, belief: Belief) -> Tensor:
-    """Which choices may be made, [B, 4K] bool; at least one, if any worker is present.
-
-    KEEP stands for the likeliest answer alone, at the most able of the workers that gave it, so
-    that the order of the pool decides nothing but exact ties; where no answer can be compared, at
-    the most able of those that were asked.
-    """
-    free = state.present & ~state.asked & ~state.pending & (state.calls_left > 0)[:, None]
-    free = free & (state.steps_left > 0)[:, None]
-    alone = ~state.pending.any(1, keepdim=True)
-    further = (state.rounds_left > 0)[:, None]
-    two = ((state.steps_left > 1) & (state.calls_left > 1))[:, None]
-    after = (free.sum(1, keepdim=True) > 1) & two & further
-    heard = state.asked & (state.answer >= 0)
-    some = torch.where(heard.any(1, keepdim=True), heard, state.asked & state.present)
-    likely = _highest(belief.accepted, some)
-    keep = _highest(belief.prior, likely)
-    keep = keep & (torch.cumsum(keep.to(torch.int64), 1) == 1) & alone
-    look = free & further
-    last = (
-        free & alone & ~further
-    )  # else LOOK and then KEEP says the same, and can still think better
-    return torch.cat([free & after, look, last, keep], 1)
-
-
-def _highest(values: Tensor, among: Tensor) -> Tensor:
-    """Which of `among` [B, K] have the highest value, near enough."""
-    most = torch.where(among, values, torch.full_like(values, -1.0)).amax(1, keepdim=True)
-    return among & (values >= most - 1e-6)
 
 
 def _worker_features(
