@@ -236,7 +236,9 @@ async def test_an_answer_that_raises_the_label_keeps_the_next_round_at_home(
         assert round_["verdicts"][REMOTE] == [False, "floor.clearance"]
         assert round_["heard"][0]["label"] == "confidential+payment+pii"
         assert told.trace["steps"][-1]["label"] == "confidential+payment+pii"
-        assert told.headers["x-conductor-label"] == "internal"
+        # the answer's: whoever files it by this header must not file it too low
+        assert told.headers["x-conductor-label"] == "confidential+payment+pii"
+        assert told.trace["label"] == "internal"
 
 
 async def test_an_answer_that_raises_no_label_does_not(monkeypatch: Patch) -> None:
@@ -293,6 +295,7 @@ async def test_when_nobody_may_see_what_was_heard_the_answer_is_kept_unasked(
         told = await ask(box)
         assert (told.status, told.text) == (200, f"It is {IBAN}.")
         assert told.headers["x-conductor-engine"] == "kept@serve" and len(engine.asked) == 1
+        assert told.headers["x-conductor-label"] == "confidential+payment+pii"
 
 
 async def test_no_word_that_was_heard_is_in_audit_log_metrics_or_status(

@@ -163,7 +163,8 @@ class ChatHandler:
     def _headers(self, state: Conducted) -> dict[str, str]:
         headers = {"x-conductor-decision": state.decision_id}
         if state.judged is not None:
-            headers["x-conductor-label"] = self._lattice.show(state.judged.label)
+            label = state.judged.label if state.run is None else state.run.label
+            headers["x-conductor-label"] = self._lattice.show(label)
         drafted = state.run.round.drafted if state.run is not None else state.drafted
         if drafted is not None:
             headers["x-conductor-engine"] = f"{drafted.planned.engine}@{drafted.planned.where}"

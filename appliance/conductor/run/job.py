@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from conductor.chat.request import ChatRequest
 from conductor.core import Body, Usage
-from conductor.labels import Label
+from conductor.labels import Label, join_all
 from conductor.plan.language import Plan
 from conductor.run.attempts import Tried
 from conductor.run.budget import Budget
@@ -103,6 +103,17 @@ class Run:
     def round(self) -> Round:
         """The round under way."""
         return self.rounds[-1]
+
+    @property
+    def label(self) -> Label:
+        """Of the answer, as far as it is known when it begins: of all that the round and the step
+        which gives it were made from, and of the text itself where it was held and read."""
+        known = [self.round.label]
+        if self.answer_step is not None:
+            known += [self.records[self.answer_step].label]
+            if self.answer_step in self.artifacts:
+                known += [self.artifacts[self.answer_step].label]
+        return join_all(known)
 
     def round_of(self, step: int) -> int:
         """Which round a step belongs to, from 0."""
