@@ -8,28 +8,53 @@ workers.yaml     the pool                                                core.Wo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from conductor.appliancefile import read_appliance, read_base
 from conductor.core import Worker
 from conductor.policy.document import Policy, read_policy
 from conductor.selection import CONDUCTOR_MODELS
-from conductor.settings import Appliance
+from conductor.settings import Appliance, Key
 from conductor.strictyaml import source as yamlsource
 from conductor.strictyaml.faults import Faults
 from conductor.workers.poolfile import read_pool
 
+POLICY = "policy.yaml"
+_FILES = ("appliance.yaml", POLICY, "workers.yaml")
+
 
 @dataclass(frozen=True)
 class Site:
-    """A site as configured. `sha256` is that of each file's bytes, in hex, by file name."""
+    """A site as configured: one snapshot. `sha256` is that of each file's bytes, in hex, by file
+    name. Workers and keys are bound to this policy: labels of another one mean nothing here."""
 
     directory: Path
     appliance: Appliance
     workers: tuple[Worker, ...]
     policy: Policy
     sha256: Mapping[str, str]
+    files: Mapping[str, bytes] = field(repr=False)
+    """The bytes of each file, by name, as they were read."""
+
+    def with_policy(self, raw: bytes, name: str = POLICY) -> Site:
+        """This site under another policy; the other files are those that it was read from, though
+        they may have changed on disk. `name` stands in positions.
+
+        Raises `ConfigError` with every fault, also where the other files need what it lacks.
+        """
+        faults = Faults()
+        documents = {
+            file: yamlsource.document(data, str(self.directory / file), faults)
+            for file, data in self.files.items()
+            if file != POLICY
+        }
+        documents[POLICY] = yamlsource.document(raw, name, faults)
+        return _site(self.directory, documents, {**self.files, POLICY: raw}, faults)
+
+    def key(self, key_id: str) -> Key | None:
+        """The key of that id, its default label in the words of this policy."""
+        return next((key for key in self.appliance.keys if key.id == key_id), None)
 
 
 def load(directory: Path) -> Site:
@@ -38,9 +63,18 @@ def load(directory: Path) -> Site:
     No secret is read here: `secretrefs.resolve` does that, in the process that needs it.
     """
     faults = Faults()
-    names = ("appliance.yaml", "policy.yaml", "workers.yaml")
-    documents = {name: yamlsource.read(directory / name, faults) for name in names}
-    policy = read_policy(documents["policy.yaml"])
+    read = {name: yamlsource.read(directory / name, faults) for name in _FILES}
+    files = {name: document.data for name, document in read.items()}
+    return _site(directory, read, files, faults)
+
+
+def _site(
+    directory: Path,
+    documents: Mapping[str, yamlsource.Document],
+    files: Mapping[str, bytes],
+    faults: Faults,
+) -> Site:
+    policy = read_policy(documents[POLICY])
     base = read_base(documents["appliance.yaml"].root)
     workers = read_pool(documents["workers.yaml"].root, policy, base)
     models = {*CONDUCTOR_MODELS, *(worker.id for worker in workers)}
@@ -50,4 +84,4 @@ def load(directory: Path) -> Site:
     if policy is None:
         raise AssertionError("a policy that cannot be read is a fault")
     hashes = {name: document.sha256 for name, document in documents.items()}
-    return Site(directory, appliance, workers, policy, hashes)
+    return Site(directory, appliance, workers, policy, hashes, files)

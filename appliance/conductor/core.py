@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -155,13 +155,37 @@ class Worker:
 # -- scanning and judging ---------------------------------------------------------------------
 
 
+class Likelihood(IntEnum):
+    """How sure a detector is, in words that a policy may use."""
+
+    VERY_UNLIKELY = 1
+    UNLIKELY = 2
+    POSSIBLE = 3
+    LIKELY = 4
+    VERY_LIKELY = 5
+
+    @property
+    def word(self) -> str:
+        """`very_unlikely` to `very_likely`."""
+        return self.name.lower()
+
+    @classmethod
+    def of(cls, word: str) -> Likelihood:
+        """The likelihood of a word; raises `KeyError` for any other."""
+        return cls[word.upper()]
+
+
 @dataclass(frozen=True)
 class Finding:
-    """That a detector fired, how often and in which view of the text. Never what it saw."""
+    """That a detector fired, how often and in which view of the text. Never what it saw.
+
+    A scan holds one for each detector and likelihood.
+    """
 
     detector: str
     count: int
     view: str = "raw"
+    likelihood: Likelihood = Likelihood.VERY_LIKELY
 
 
 @dataclass(frozen=True)
@@ -173,16 +197,43 @@ class Scan:
     unscanned: tuple[str, ...] = ()
 
 
+ObligationKind = Literal["pseudonymise", "redact", "approve", "no_tools", "zero_retention"]
+
+
+@dataclass(frozen=True, order=True)
+class Obligation:
+    """What must be done to data before an allow counts. `by` is the declassifier that does it."""
+
+    kind: ObligationKind
+    by: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.by}" if self.by else self.kind
+
+
+@dataclass(frozen=True)
+class Shadow:
+    """A rule in shadow that would have applied. It has no effect."""
+
+    rule: str
+    position: str
+    effect: Literal["allow", "deny"]
+
+
 @dataclass(frozen=True)
 class Verdict:
     """Policy's answer for one destination. `rule` and `position` name what decided."""
 
     allow: bool
+    """These bytes, so labelled, may go there now."""
     rule: str
     position: str
     reason: str
     error: bool = False
     """True when a fact was missing, so that the condition was unknown."""
+    promise: tuple[Obligation, ...] = ()
+    """Without `allow`: they may go there once all of these are carried out, judged anew then."""
+    shadow: tuple[Shadow, ...] = ()
 
 
 # -- running ----------------------------------------------------------------------------------

@@ -56,14 +56,24 @@ class Document:
     file: str
     sha256: str
     root: Section
+    data: bytes = b""
+    """The bytes themselves; empty when they could not be read."""
 
 
 def read(path: Path, faults: Faults) -> Document:
     """Read a file of at most `MAX_BYTES`. What is wrong goes to `faults`; the root then is empty
     and asks for nothing more."""
     data = _bytes_of(path, faults)
-    root = Section.unreadable(str(path), faults) if data is None else parse(data, str(path), faults)
-    return Document(str(path), hashlib.sha256(data or b"").hexdigest(), root)
+    if data is not None:
+        return document(data, str(path), faults)
+    return Document(
+        str(path), hashlib.sha256(b"").hexdigest(), Section.unreadable(str(path), faults)
+    )
+
+
+def document(data: bytes, file: str, faults: Faults) -> Document:
+    """A file whose bytes are here already. `file` only names it in positions."""
+    return Document(file, hashlib.sha256(data).hexdigest(), parse(data, file, faults), data)
 
 
 def parse(data: bytes, file: str, faults: Faults) -> Section:
