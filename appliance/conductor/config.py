@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 from conductor.appliancefile import read_appliance, read_base
 from conductor.core import Worker
@@ -51,6 +53,11 @@ class Site:
         }
         documents[POLICY] = yamlsource.document(raw, name, faults)
         return _site(self.directory, documents, {**self.files, POLICY: raw}, faults)
+
+    @cached_property
+    def worker_by_id(self) -> Mapping[str, Worker]:
+        """The workers, by id."""
+        return MappingProxyType({worker.id: worker for worker in self.workers})
 
     def key(self, key_id: str) -> Key | None:
         """The key of that id, its default label in the words of this policy."""

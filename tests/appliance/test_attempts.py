@@ -52,6 +52,7 @@ def ask(box: Kit, order: Sequence[str] = ("a", "b", "x", "y"), **changes: Any) -
         request_id="req_1",
         decision_id="d1",
         step=0,
+        policy=box.site.policy,
         label=label,
         order=tuple(map(box.worker, order)),
         body=lambda worker, tokens: (

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
+from conductor.active import Active
 from conductor.audit.log import AuditLog
 from conductor.chat.request import ChatRequest, parse_chat
 from conductor.config import Site
@@ -28,6 +29,7 @@ from conductor.metrics import Metrics
 from conductor.plan.language import parse
 from conductor.planner.client import PlannerClient
 from conductor.planner.engine import Planned
+from conductor.policy.document import Policy
 from conductor.run.attempts import Attempts
 from conductor.run.budget import Budget
 from conductor.run.conduct import Conduct
@@ -227,7 +229,7 @@ class FakeDesk:
         self.epoch = 0
 
     async def mint(
-        self, worker: Worker, body: bytes, label: Label, decision_id: str
+        self, policy: Policy, worker: Worker, body: bytes, label: Label, decision_id: str
     ) -> tuple[str, str]:
         self.minted.append((worker.id, body, label))
         self._diary.append(f"permit {worker.id}")
@@ -309,6 +311,7 @@ class Kit:
             created=7,
             label=self.label(label),
             budget=Budget(self.limits, asyncio.get_running_loop().time),
+            policy=self.site.policy,
         )
         drafted = Drafted(tuple(workers), Planned(parse(plan), "fake", alternates))
         return Run(job, [Round(job.label, drafted, durable)])
@@ -348,27 +351,23 @@ def kit(
     scanner, log = Scanner(), cast(AuditLog, audit)
     metrics = Metrics([w.id for w in site.workers], [], [], site.policy.lattice.levels)
     attempts = Attempts(
-        policy=site.policy,
         pool=pool,
         caller=cast(Caller, caller),
         desk=cast(PermitDesk, desk),
         audit=log,
         metrics=metrics,
     )
-    executor = Executor(attempts, scanner, site.policy)
+    executor = Executor(attempts, scanner)
     intake = Intake(
-        policy=site.policy,
+        active=Active(site),
         pool=pool,
         scanner=scanner,
         planner=cast(PlannerClient, planner),
         limits=limits,
         cost_weights=CostWeights(),
     )
-    rounds = Rounds(
-        policy=site.policy, intake=intake, executor=executor, audit=log, metrics=metrics
-    )
+    rounds = Rounds(intake=intake, executor=executor, audit=log, metrics=metrics)
     conduct = Conduct(
-        policy=site.policy,
         intake=intake,
         rounds=rounds,
         audit=log,

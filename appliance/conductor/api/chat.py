@@ -40,7 +40,6 @@ from conductor.errors import (
     UpstreamTimeout,
     WorkerError,
 )
-from conductor.labels import Lattice
 from conductor.logs import error_name
 from conductor.run.conduct import Conduct, Conducted
 from conductor.run.facts import round_facts, step_facts
@@ -59,13 +58,11 @@ class ChatHandler:
         self,
         *,
         conduct: Conduct,
-        lattice: Lattice,
         gate: BodyGate,
         door: Door,
         hold_s: float,
     ) -> None:
         self._conduct = conduct
-        self._lattice = lattice
         self._gate = gate
         self._door = door
         self._hold_s = hold_s
@@ -164,7 +161,7 @@ class ChatHandler:
         headers = {"x-conductor-decision": state.decision_id}
         if state.judged is not None:
             label = state.judged.label if state.run is None else state.run.label
-            headers["x-conductor-label"] = self._lattice.show(label)
+            headers["x-conductor-label"] = state.judged.policy.lattice.show(label)
         drafted = state.run.round.drafted if state.run is not None else state.drafted
         if drafted is not None:
             headers["x-conductor-engine"] = f"{drafted.planned.engine}@{drafted.planned.where}"
@@ -177,14 +174,15 @@ class ChatHandler:
         """Plan and accounting, for a client that asked with `x-conductor-trace: true`."""
         if state.run is None or state.judged is None:
             return {}
-        rounds = round_facts(state.run, self._lattice)
+        lattice = state.judged.policy.lattice
+        rounds = round_facts(state.run, lattice)
         return {
-            "label": self._lattice.show(state.judged.label),
+            "label": lattice.show(state.judged.label),
             "permitted": [worker.id for worker in state.judged.permitted],
             "plan": rounds[0]["plan"],
             "engine": rounds[0]["engine"],
             "rounds": rounds,
-            "steps": step_facts(state.run, self._lattice),
+            "steps": step_facts(state.run, lattice),
             "answer_step": state.run.answer_step,
             "stood_in_for": state.run.stood_in_for or None,
             "cost_usd": round(state.run.cost_usd, 6),

@@ -10,7 +10,6 @@ from conductor.api.middleware import KEY, MODEL, declared_cost_weight, declared_
 from conductor.chat.request import ChatRequest
 from conductor.core import Body
 from conductor.errors import ApiError
-from conductor.labels import Lattice
 from conductor.plan.language import show
 from conductor.run.facts import plan_text
 from conductor.run.intake import Drafted, Intake, Judged
@@ -20,9 +19,8 @@ from conductor.settings import Key
 class ExplainHandler:
     """The endpoint; its body is a chat completion request."""
 
-    def __init__(self, intake: Intake, lattice: Lattice, gate: BodyGate) -> None:
+    def __init__(self, intake: Intake, gate: BodyGate) -> None:
         self._intake = intake
-        self._lattice = lattice
         self._gate = gate
 
     async def __call__(self, request: web.Request) -> web.Response:
@@ -31,7 +29,6 @@ class ExplainHandler:
             request[MODEL] = chat.model
             body = await explain(
                 self._intake,
-                self._lattice,
                 chat,
                 raw,
                 request[KEY],
@@ -44,7 +41,6 @@ class ExplainHandler:
 
 async def explain(
     intake: Intake,
-    lattice: Lattice,
     chat: ChatRequest,
     raw: bytes,
     key: Key,
@@ -58,7 +54,7 @@ async def explain(
     body: Body = {
         "object": "conductor.plan",
         "model": chat.model,
-        "label": lattice.show(judged.label),
+        "label": judged.policy.lattice.show(judged.label),
         "detectors": [
             {"id": f.detector, "count": f.count, "view": f.view} for f in judged.scan.findings
         ],

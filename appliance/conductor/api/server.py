@@ -106,18 +106,16 @@ async def serving(site: Site) -> AsyncIterator[Server]:
 
 def _api(parts: Services, ring: KeyRing, door: Door) -> web.Application:
     appliance = parts.site.appliance
-    lattice = parts.site.policy.lattice
     gate = BodyGate(appliance.api.max_body_bytes, appliance.api.max_in_flight_body_bytes)
     chat = ChatHandler(
         conduct=parts.conduct,
-        lattice=lattice,
         gate=gate,
         door=door,
         hold_s=appliance.api.hold_s,
     )
     handlers = Handlers(
         chat=chat,
-        explain=ExplainHandler(parts.intake, lattice, gate),
+        explain=ExplainHandler(parts.intake, gate),
         models=ModelsHandler(parts.pool, int(time.time())),
         health=_health(parts, door),
     )

@@ -65,6 +65,7 @@ async def _explain(
     label: str | None,
     cost_weight: str | None,
 ) -> Body:
+    from conductor.active import Active
     from conductor.api.explain import explain
     from conductor.chat.request import parse_chat
     from conductor.config import load
@@ -85,7 +86,7 @@ async def _explain(
     await planner.start()
     try:
         intake = Intake(
-            policy=site.policy,
+            active=Active(site),
             pool=Pool(site.workers),
             scanner=scanner,
             planner=planner,
@@ -95,8 +96,7 @@ async def _explain(
         message = {"role": "user", "content": question}
         raw = orjson.dumps({"model": model, "messages": [message]})
         chat = parse_chat(raw)
-        lattice = site.policy.lattice
-        return await explain(intake, lattice, chat, raw, key, label, "plan", cost_weight)
+        return await explain(intake, chat, raw, key, label, "plan", cost_weight)
     finally:
         await planner.close()
         await scanner.close()

@@ -50,6 +50,7 @@ class Ask:
     request_id: str
     decision_id: str
     step: int
+    policy: Policy
     label: Label
     order: tuple[Worker, ...]
     body: Callable[[Worker, int], bytes]
@@ -106,14 +107,12 @@ class Attempts:
     def __init__(
         self,
         *,
-        policy: Policy,
         pool: Pool,
         caller: Caller,
         desk: PermitDesk | None,
         audit: AuditLog,
         metrics: Metrics,
     ) -> None:
-        self.policy = policy
         self.pool = pool
         self.caller = caller
         self.desk = desk
@@ -143,7 +142,7 @@ class Attempts:
 
     def _permitted(self, ask: Ask, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
         """Those that policy allows now for this step's label; raises when there is none."""
-        verdicts = [(worker, decide(self.policy, ask.label, worker)) for worker in workers]
+        verdicts = [(worker, decide(ask.policy, ask.label, worker)) for worker in workers]
         for worker, verdict in verdicts:
             if not verdict.allow:
                 ask.tried.append(Tried(worker.id, DENIED, Usage(), 0.0, 0))
@@ -229,7 +228,9 @@ class Attempts:
         """Mint a permit once the decision, and the intent to send, are both on disk."""
         if self.desk is None:
             raise WorkerError(Failure.EGRESS_DOWN, "local-only")
-        permit_id, token = await self.desk.mint(worker, body, ask.label, ask.decision_id)
+        permit_id, token = await self.desk.mint(
+            ask.policy, worker, body, ask.label, ask.decision_id
+        )
         await asyncio.gather(
             asyncio.shield(ask.durable),
             self.audit.append(
@@ -240,8 +241,8 @@ class Attempts:
                 permit_id=permit_id,
                 worker=worker.id,
                 destination=worker.destination.id,
-                label=self.policy.lattice.show(ask.label),
-                policy_revision=self.policy.revision,
+                label=ask.policy.lattice.show(ask.label),
+                policy_revision=ask.policy.revision,
                 bytes_out=len(body),
             ),
         )

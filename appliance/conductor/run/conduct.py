@@ -20,7 +20,6 @@ from conductor.chat.request import ChatRequest
 from conductor.errors import ApiError, AuditError, AuditUnavailable, UpstreamTimeout
 from conductor.ledger import Ledger, Reservation, to_musd
 from conductor.metrics import Metrics
-from conductor.policy.document import Policy
 from conductor.run.budget import Budget
 from conductor.run.facts import (
     answer_facts,
@@ -55,7 +54,6 @@ class Conduct:
     def __init__(
         self,
         *,
-        policy: Policy,
         intake: Intake,
         rounds: Rounds,
         audit: AuditLog,
@@ -63,7 +61,6 @@ class Conduct:
         metrics: Metrics,
         limits: RequestLimits,
     ) -> None:
-        self._policy = policy
         self._intake = intake
         self._rounds = rounds
         self._audit = audit
@@ -124,7 +121,7 @@ class Conduct:
         began_s = time.monotonic()
         judged = state.judged = await self._intake.judge(request, raw, key, declared, cost_weight)
         self._metrics.scanned(time.monotonic() - began_s, judged.scan.unscanned)
-        self._metrics.labelled(self._policy.lattice.levels[judged.label.level])
+        self._metrics.labelled(judged.policy.lattice.levels[judged.label.level])
         spent = self._ledger.remaining_usd(key.id) == 0
         try:
             drafted = state.drafted = await self._intake.draft(
@@ -167,6 +164,7 @@ class Conduct:
             created=int(time.time()),
             label=judged.label,
             budget=budget,
+            policy=judged.policy,
         )
 
     def _decide(
@@ -182,13 +180,13 @@ class Conduct:
             decision_id=state.decision_id,
             key=key.id,
             model=model,
-            label=self._policy.lattice.show(judged.label),
+            label=judged.policy.lattice.show(judged.label),
             detectors=[{"id": f.detector, "count": f.count, "view": f.view}
                        for f in judged.scan.findings],
             unscanned=list(judged.scan.unscanned),
             verdicts=verdict_facts(judged.verdicts),
-            policy_revision=self._policy.revision,
-            policy_sha256=self._policy.sha256,
+            policy_revision=judged.policy.revision,
+            policy_sha256=judged.policy.sha256,
             reserved_musd=reserved_musd,
             **plan_facts(drafted),
         )  # fmt: skip
@@ -208,7 +206,7 @@ class Conduct:
             decision_id=state.decision_id,
             key=key.id,
             outcome=outcome,
-            steps=step_facts(state.run, self._policy.lattice) if state.run else [],
+            steps=step_facts(state.run, state.judged.policy.lattice) if state.run else [],
             cost_musd=to_musd(state.run.cost_usd) if state.run else 0,
             duration_ms=round((time.monotonic() - started_s) * 1000),
             **answer_facts(state.run),

@@ -29,7 +29,6 @@ from conductor.errors import ApiError, InternalError, UpstreamFailed
 from conductor.labels import Label, join_all
 from conductor.plan.language import Builtin, Step, View
 from conductor.policy.decide import classify
-from conductor.policy.document import Policy
 from conductor.run.attempts import Ask, Attempts
 from conductor.run.exchange import may_answer, needed, shown, stands, step_of, view
 from conductor.run.job import Answer, Artifact, Round, Run, StepRecord
@@ -42,10 +41,9 @@ from conductor.workers.builtin import vote
 class Executor:
     """Runs rounds. One instance serves all requests."""
 
-    def __init__(self, attempts: Attempts, scanner: Scanner, policy: Policy) -> None:
+    def __init__(self, attempts: Attempts, scanner: Scanner) -> None:
         self._attempts = attempts
         self._scanner = scanner
-        self._policy = policy
 
     @asynccontextmanager
     async def answer(self, run: Run) -> AsyncIterator[Answer]:
@@ -112,7 +110,7 @@ class Executor:
         artifacts = [artifact for _, artifact in sorted(run.artifacts.items())]
         labels = [*(one.label for one in artifacts), *(one.label for one in run.records.values())]
         met = seams([last_text(run.job.request.body["messages"]), *(a.answer for a in artifacts)])
-        return await self._raised(join_all([run.round.label, *labels]), met)
+        return await self._raised(run, join_all([run.round.label, *labels]), met)
 
     async def _all(
         self, run: Run, steps: Iterable[int], failed: list[ApiError] | None = None
@@ -157,7 +155,7 @@ class Executor:
 
     async def _keep(self, run: Run, number: int, answered: tuple[str, str, Body]) -> None:
         worker, text, body = answered
-        label = await self._raised(run.records[number].label, text)
+        label = await self._raised(run, run.records[number].label, text)
         subtask = step_of(run.round.plan, number).subtask
         run.artifacts[number] = Artifact(subtask, text, label, worker, body)
 
@@ -186,6 +184,7 @@ class Executor:
             request_id=job.request_id,
             decision_id=job.decision_id,
             step=number,
+            policy=job.policy,
             label=record.label,
             order=_order(run.round, step),
             body=body,
@@ -215,14 +214,14 @@ class Executor:
         results = [text for one in artifacts for text in (one.subtask, one.answer)]
         read = [text for text in (*question, *results, step.subtask) if text]
         met = [*filter(None, told), *seams(read)]
-        run.records[number] = StepRecord(number, await self._raised(label, met))
+        run.records[number] = StepRecord(number, await self._raised(run, label, met))
         return sees
 
-    async def _raised(self, label: Label, texts: str | list[str]) -> Label:
+    async def _raised(self, run: Run, label: Label, texts: str | list[str]) -> Label:
         """`label`, raised by what detectors find in the texts."""
         if not texts:
             return label
-        return classify(self._policy, await self._scanner.scan(texts), label)
+        return classify(run.job.policy, await self._scanner.scan(texts), label)
 
     def _elected(self, run: Run, number: int, sees: View) -> tuple[str, str, Body]:
         """Who is said to give the answer that a vote elects, its text, and all of it. An answer

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from conductor.active import Active
 from conductor.chat.request import ChatRequest
 from conductor.core import Candidate, Heard, PlanRequest, Scan, Verdict, Worker
 from conductor.detect.scan import Scanner
@@ -53,6 +54,8 @@ class Judged:
     """A labelled request and what policy says of every worker that model name and key include.
     `cost_weight` is what engines are told of cost, see `core.PlanRequest`."""
 
+    policy: Policy
+    """The revision that counted when the request came in; it counts to the request's end."""
     selection: Selection
     scan: Scan
     label: Label
@@ -110,14 +113,14 @@ class Intake:
     def __init__(
         self,
         *,
-        policy: Policy,
+        active: Active,
         pool: Pool,
         scanner: Scanner,
         planner: PlannerClient,
         limits: RequestLimits,
         cost_weights: CostWeights,
     ) -> None:
-        self._policy = policy
+        self._active = active
         self._pool = pool
         self._scanner = scanner
         self._planner = planner
@@ -139,36 +142,24 @@ class Intake:
         for a cost weight. Raises `ModelNotFound`, `ModelNotAllowed`, `LabelNotAllowed`,
         `CostWeightNotAllowed` and `BadRequest`; a request that nobody may see is no error here.
         """
-        selection = select(request.model, self._pool.by_id, key.models)
-        base = self._base(key, declared)
+        site = self._active.site
+        policy = site.policy
+        selection = select(request.model, site.worker_by_id, key.models)
+        base = _base(policy, site.key(key.id) or key, declared)
         weight = self._weight(key, selection, cost_weight)
         scan = await self._scanner.scan(request.body, raw)
-        label = classify(self._policy, scan, base)
-        workers = [worker for worker in self._pool.workers if selection.includes(worker)]
-        verdicts = decide_all(self._policy, label, workers)
+        label = classify(policy, scan, base)
+        workers = [worker for worker in site.workers if selection.includes(worker)]
+        verdicts = decide_all(policy, label, workers)
         permitted = tuple(worker for worker in workers if verdicts[worker.id].allow)
-        return Judged(selection, scan, label, verdicts, permitted, weight)
+        return Judged(policy, selection, scan, label, verdicts, permitted, weight)
 
     def judge_again(self, judged: Judged, label: Label, candidates: tuple[Worker, ...]) -> Judged:
         """The request with a label that was raised since, and what policy now says of the
         `candidates` of its earlier round: no round has more than the one before."""
-        verdicts = decide_all(self._policy, label, candidates)
+        verdicts = decide_all(judged.policy, label, candidates)
         permitted = tuple(worker for worker in candidates if verdicts[worker.id].allow)
         return replace(judged, label=label, verdicts=verdicts, permitted=permitted)
-
-    def _base(self, key: Key, declared: str | None) -> Label:
-        base = key.default_label or self._policy.default_label
-        if declared is None:
-            return base
-        if not key.declare_labels:
-            raise LabelNotAllowed(
-                "This key may not declare labels. Remove the header x-conductor-label, or have an "
-                "administrator set declare_labels for the key."
-            )
-        try:
-            return base.join(self._policy.lattice.parse(declared))
-        except ValueError as error:
-            raise LabelNotAllowed(f"The header x-conductor-label is {error}.") from None
 
     def _weight(self, key: Key, selection: Selection, given: str | None) -> float:
         if given is None:
@@ -256,12 +247,13 @@ class Intake:
         rounds = 1 if request.one_step else limits.max_rounds
         return Limits(limits.max_steps, rounds, limits.max_calls)
 
-    def _blocked(self, judged: Judged) -> PolicyBlocked:
+    @staticmethod
+    def _blocked(judged: Judged) -> PolicyBlocked:
         verdict = judged.denial
         rule = verdict.rule if verdict else "baseline"
         return PolicyBlocked(
             f"No model is permitted to see this request, labelled "
-            f"{self._policy.lattice.show(judged.label)} (rule {rule}). Remove the sensitive data, "
+            f"{judged.policy.lattice.show(judged.label)} (rule {rule}). Remove the sensitive data, "
             "or ask an administrator which models are cleared for it."
         )
 
@@ -270,6 +262,21 @@ class Intake:
             only_local=not any(worker.remote for worker in permitted),
             retry_after_s=max(1.0, min(self._pool.reopen_in_s(worker) for worker in permitted)),
         )
+
+
+def _base(policy: Policy, key: Key, declared: str | None) -> Label:
+    base = key.default_label or policy.default_label
+    if declared is None:
+        return base
+    if not key.declare_labels:
+        raise LabelNotAllowed(
+            "This key may not declare labels. Remove the header x-conductor-label, or have an "
+            "administrator set declare_labels for the key."
+        )
+    try:
+        return base.join(policy.lattice.parse(declared))
+    except ValueError as error:
+        raise LabelNotAllowed(f"The header x-conductor-label is {error}.") from None
 
 
 def _heard(before: Before, candidates: tuple[Worker, ...]) -> tuple[Heard, ...]:

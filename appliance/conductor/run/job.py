@@ -14,6 +14,7 @@ from conductor.chat.request import ChatRequest
 from conductor.core import Body, Usage
 from conductor.labels import Label, join_all
 from conductor.plan.language import Plan
+from conductor.policy.document import Policy
 from conductor.run.attempts import Tried
 from conductor.run.budget import Budget
 from conductor.run.exchange import Used
@@ -31,6 +32,7 @@ class Job:
     created: int
     label: Label
     budget: Budget
+    policy: Policy
 
 
 @dataclass(frozen=True)

@@ -20,16 +20,13 @@ from conductor.policy.document import Policy
 class PermitDesk:
     """Signs permits. `ttl_s` is how long one may be used; `link` tells egress's current epoch."""
 
-    def __init__(
-        self, key: Ed25519PrivateKey, link: EgressLink, policy: Policy, ttl_s: float
-    ) -> None:
+    def __init__(self, key: Ed25519PrivateKey, link: EgressLink, ttl_s: float) -> None:
         self._key = key
         self._link = link
-        self._policy = policy
         self._ttl_ns = int(ttl_s * 1e9)
 
     async def mint(
-        self, worker: Worker, body: bytes, label: Label, decision_id: str
+        self, policy: Policy, worker: Worker, body: bytes, label: Label, decision_id: str
     ) -> tuple[str, str]:
         """A fresh permit for exactly `body`; returns its id and its token.
 
@@ -40,8 +37,8 @@ class PermitDesk:
             body_sha256=digest(body),
             worker=worker.id,
             destination=worker.destination.id,
-            label=self._policy.lattice.show(label),
-            policy_revision=self._policy.revision,
+            label=policy.lattice.show(label),
+            policy_revision=policy.revision,
             decision_id=decision_id,
             epoch=await self._link.epoch(),
             expires_boottime_ns=boottime_ns() + self._ttl_ns,

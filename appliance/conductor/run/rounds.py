@@ -19,7 +19,6 @@ from conductor.audit.log import AuditLog
 from conductor.errors import ApiError, UpstreamTimeout
 from conductor.metrics import Metrics
 from conductor.plan.language import Builtin
-from conductor.policy.document import Policy
 from conductor.run.executor import Executor
 from conductor.run.facts import count_plan, plan_facts, verdict_facts
 from conductor.run.intake import Before, Drafted, Intake, Judged, Told
@@ -37,13 +36,11 @@ class Rounds:
     def __init__(
         self,
         *,
-        policy: Policy,
         intake: Intake,
         executor: Executor,
         audit: AuditLog,
         metrics: Metrics,
     ) -> None:
-        self._policy = policy
         self._intake = intake
         self._executor = executor
         self._audit = audit
@@ -85,7 +82,8 @@ class Rounds:
         return Round(label, drafted, self._record(run, again, drafted))
 
     def _record(self, run: Run, again: Judged, drafted: Drafted) -> asyncio.Future[None]:
-        show = self._policy.lattice.show
+        policy = run.job.policy
+        show = policy.lattice.show
         return self._audit.post(
             "round",
             request_id=run.job.request_id,
@@ -95,7 +93,7 @@ class Rounds:
             heard=[{"step": step, "worker": artifact.worker, "label": show(artifact.label)}
                    for step, artifact in sorted(run.artifacts.items())],
             verdicts=verdict_facts(again.verdicts),
-            policy_revision=self._policy.revision,
+            policy_revision=policy.revision,
             **plan_facts(drafted),
         )  # fmt: skip
 

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from conductor import __version__
+from conductor.active import Active
 from conductor.audit.log import AuditLog
 from conductor.audit.segments import read_since
 from conductor.config import Site
@@ -41,7 +42,7 @@ from conductor.workers.pool import Pool
 class Services:
     """The running parts of `serve`."""
 
-    site: Site
+    active: Active
     metrics: Metrics
     audit: AuditLog
     ledger: Ledger
@@ -50,6 +51,11 @@ class Services:
     planner: PlannerClient
     intake: Intake
     conduct: Conduct
+
+    @property
+    def site(self) -> Site:
+        """The configuration that counts now."""
+        return self.active.site
 
     def status(self) -> Body:
         """Whether a request would be served; every worker's state and every key's money today."""
@@ -133,7 +139,7 @@ async def services(site: Site) -> AsyncIterator[Services]:
         link = EgressLink(paths.egress_socket) if remote else None
         pool = Pool(site.workers)
         _watch(metrics, pool, audit)
-        parts = _Parts(site, metrics, audit, ledger, scanner, pool, caller, planner, link)
+        parts = _Parts(Active(site), metrics, audit, ledger, scanner, pool, caller, planner, link)
         yield parts.assemble()
 
 
@@ -141,7 +147,7 @@ async def services(site: Site) -> AsyncIterator[Services]:
 class _Parts:
     """What has been started, to be put together."""
 
-    site: Site
+    active: Active
     metrics: Metrics
     audit: AuditLog
     ledger: Ledger
@@ -152,9 +158,8 @@ class _Parts:
     link: EgressLink | None
 
     def assemble(self) -> Services:
-        policy, appliance = self.site.policy, self.site.appliance
+        appliance = self.active.site.appliance
         attempts = Attempts(
-            policy=policy,
             pool=self.pool,
             caller=self.caller,
             desk=self._desk(appliance),
@@ -162,7 +167,7 @@ class _Parts:
             metrics=self.metrics,
         )
         intake = Intake(
-            policy=policy,
+            active=self.active,
             pool=self.pool,
             scanner=self.scanner,
             planner=self.planner,
@@ -170,14 +175,12 @@ class _Parts:
             cost_weights=appliance.planner.cost_weight,
         )
         rounds = Rounds(
-            policy=policy,
             intake=intake,
-            executor=Executor(attempts, self.scanner, policy),
+            executor=Executor(attempts, self.scanner),
             audit=self.audit,
             metrics=self.metrics,
         )
         conduct = Conduct(
-            policy=policy,
             intake=intake,
             rounds=rounds,
             audit=self.audit,
@@ -186,7 +189,7 @@ class _Parts:
             limits=appliance.limits,
         )
         return Services(
-            site=self.site,
+            active=self.active,
             metrics=self.metrics,
             audit=self.audit,
             ledger=self.ledger,
@@ -201,7 +204,7 @@ class _Parts:
         if self.link is None:
             return None
         key = load_private(appliance.paths.permits / PRIVATE_NAME)
-        return PermitDesk(key, self.link, self.site.policy, appliance.egress.permit_ttl_s)
+        return PermitDesk(key, self.link, appliance.egress.permit_ttl_s)
 
 
 def _metrics(site: Site) -> Metrics:
