@@ -10,7 +10,7 @@
       WorkerError           an attempt failed; `failure` says how
       AuditError            the decision cannot be recorded
       ApiError              what a client sees: status, type, code, message
-        BadRequest  InvalidKey  PolicyBlocked  ModelNotAllowed  LabelNotAllowed
+        BadRequest  InvalidKey  PolicyBlocked  ApprovalRequired  ModelNotAllowed  LabelNotAllowed
         CostWeightNotAllowed  ModelNotFound  NotFound  MethodNotAllowed  TooLarge  RateLimited
         BudgetExhausted  InternalError  UpstreamFailed  NoLocalBackend  Overloaded  ModelLoading
         UpstreamTimeout  AuditUnavailable  ClientGone
@@ -180,6 +180,12 @@ class InvalidKey(ApiError):
 
 class PolicyBlocked(_Final):
     status, type, code = 403, "policy_violation", "sensitivity_blocked"
+
+
+class ApprovalRequired(PolicyBlocked):
+    """It may go once a person has approved the exact bytes."""
+
+    code = "approval_required"
 
 
 class ModelNotAllowed(_Final):

@@ -33,6 +33,10 @@ class Label:
         return self.level <= clearance.level and self.compartments <= clearance.compartments
 
 
+LOWEST = Label(0)
+"""The label that raises no other."""
+
+
 @dataclass(frozen=True, slots=True)
 class Clearance:
     """The most sensitive label that a destination may receive."""

@@ -13,11 +13,14 @@ from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from conductor.core import Failure, Usage
+from conductor.core import Failure, Usage, Verdict
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 OTHER = "other"
+DECLASSIFIERS = ("redact", "pseudonymise", "constrained", "approve")
+UNMET = ("residue", "tools", "retention", "approval", "policy")
+"""Why an obligation was not carried out."""
 OUTCOMES = ("completed", "failed", "aborted")
 STATUSES = tuple(
     str(status) for status in (200, 204, 400, 401, 403, 404, 405, 413, 429, 499, 500, 502, 503, 504)
@@ -68,6 +71,7 @@ class Metrics:
         engines: Iterable[str],
         levels: Iterable[str],
         *,
+        compartments: Iterable[str] = (),
         rules: Iterable[str] = (),
         reasons: Iterable[str] = (),
         unscanned: Iterable[str] = (),
@@ -78,7 +82,8 @@ class Metrics:
         self._workers = tuple(worker_ids)
         self._make_request_metrics()
         self._make_worker_metrics()
-        self._make_decision_metrics(engines, levels, rules, reasons, unscanned)
+        self._make_decision_metrics(engines, rules, reasons, unscanned)
+        self._make_label_metrics(levels, compartments, rules)
 
     # -- requests ---------------------------------------------------------------------------
 
@@ -211,9 +216,35 @@ class Metrics:
         if stood_in:
             self._stood_in.inc()
 
-    def labelled(self, level: str) -> None:
-        """Count a request by the level of its label."""
+    def labelled(self, level: str, compartments: Iterable[str] = ()) -> None:
+        """Count a request by the level of its label, and by each of its compartments."""
         self._labels(level).inc()
+        for compartment in compartments:
+            self._compartments(compartment).inc()
+
+    def shadowed(self, verdicts: Iterable[Verdict]) -> None:
+        """Count what rules in shadow would have changed for one request: denies of what is allowed,
+        allows of what is denied."""
+        seen = {
+            (one.rule, one.effect)
+            for verdict in verdicts
+            for one in verdict.shadow
+            if verdict.allow is (one.effect == "deny")
+        }
+        for rule, effect in seen:
+            self._shadow(rule, effect).inc()
+
+    def declassified(self, kind: str) -> None:
+        """Count a label that was lowered, by the kind of declassifier."""
+        self._declassified(kind).inc()
+
+    def residue(self, kind: str) -> None:
+        """Count a text that still held something after a declassifier had done its work."""
+        self._residue(kind).inc()
+
+    def unmet(self, why: str) -> None:
+        """Count an allow that was void because what it asked for could not be done."""
+        self._unmet(why).inc()
 
     def blocked(self, rule: str) -> None:
         """Count a request, or a worker's part in it, that a rule refused."""
@@ -233,7 +264,6 @@ class Metrics:
     def _make_decision_metrics(
         self,
         engines: Iterable[str],
-        levels: Iterable[str],
         rules: Iterable[str],
         reasons: Iterable[str],
         unscanned: Iterable[str],
@@ -263,9 +293,6 @@ class Metrics:
         self._stood_in = self._counter(
             "conductor_stood_in", "Answers of an earlier round given in place of an error."
         )
-        self._labels = _Family(
-            self._counter("conductor_labels", "Requests by sensitivity level.", "level"), levels
-        )
         self._blocked = _Family(
             self._counter("conductor_blocked", "Requests refused by policy.", "rule"), rules
         )
@@ -280,6 +307,35 @@ class Metrics:
         )
         self._audit_commits = self._gauge(
             "conductor_audit_commits", "Group commits of the audit log since the start."
+        )
+
+    def _make_label_metrics(
+        self, levels: Iterable[str], compartments: Iterable[str], rules: Iterable[str]
+    ) -> None:
+        self._labels = _Family(
+            self._counter("conductor_labels", "Requests by sensitivity level.", "level"), levels
+        )
+        self._compartments = _Family(
+            self._counter("conductor_compartments", "Requests by compartment.", "compartment"),
+            compartments,
+        )
+        self._shadow = _Family(
+            self._counter(
+                "conductor_shadow", "Requests that a rule in shadow would change.", "rule", "effect"
+            ),
+            rules,
+            ("allow", "deny"),
+        )
+        self._declassified = _Family(
+            self._counter("conductor_declassified", "Labels that were lowered.", "kind"),
+            DECLASSIFIERS,
+        )
+        self._residue = _Family(
+            self._counter("conductor_residue", "Texts not clean after a declassifier.", "kind"),
+            DECLASSIFIERS,
+        )
+        self._unmet = _Family(
+            self._counter("conductor_unmet", "Allows void for want of an obligation.", "why"), UNMET
         )
 
     # -- rendering --------------------------------------------------------------------------

@@ -26,10 +26,12 @@ from conductor.errors import (
     UpstreamTimeout,
     WorkerError,
 )
+from conductor.flow.standing import Standing
 from conductor.policy import decide as deciding
 from conductor.run import attempts as room
 from conductor.run.attempts import Ask
 from conductor.run.budget import Budget, estimate_tokens
+from conductor.run.workflow import Workflow
 from conductor.settings import RequestLimits
 from support.configs import local_worker, remote_worker
 from support.fakes import ROOMY, Act, Kit, kit, settled
@@ -53,7 +55,8 @@ def ask(box: Kit, order: Sequence[str] = ("a", "b", "x", "y"), **changes: Any) -
         decision_id="d1",
         step=0,
         policy=box.site.policy,
-        label=label,
+        standing=Standing.of(label),
+        workflow=Workflow.under(box.site.policy, box.site.policy.default_label),
         order=tuple(map(box.worker, order)),
         body=lambda worker, tokens: (
             b'{"messages":[{"content":"hi"}],"max_tokens":%d,"model":"%b"}'
@@ -107,7 +110,7 @@ class Rules:
         self.asked: list[str] = []
         monkeypatch.setattr(room, "decide", self)
 
-    def __call__(self, policy: Any, label: Any, worker: Any) -> Any:
+    def __call__(self, policy: Any, label: Any, worker: Any, **more: Any) -> Any:
         self.asked.append(worker.id)
         verdict = deciding.decide(policy, label, worker)
         denied = worker.id in self.denied
@@ -172,7 +175,7 @@ async def test_a_retry_at_the_same_worker_asks_policy_again(tmp_path: Path, rule
     gate.set()
     with pytest.raises(PolicyBlocked, match="changed"):
         await running
-    assert box.caller.workers == ["a"] and rules.asked == ["a", "a"]
+    assert box.caller.workers == ["a"] and rules.asked == ["a", "a", "a"]  # to list it, for its bytes, and again
 
 
 async def test_the_worker_that_is_left_after_a_change_gets_its_second_try(

@@ -21,8 +21,10 @@ from conductor.audit.log import AuditLog
 from conductor.chat.request import ChatRequest, parse_chat
 from conductor.config import Site
 from conductor.core import Body, Call, Caller, PlanRequest, Reply, Worker
+from conductor.declassify.approvals import ApprovalBook
 from conductor.detect.scan import Scanner
 from conductor.errors import AuditError, PlanError, WorkerError
+from conductor.flow.artifacts import ArtifactStore
 from conductor.labels import Label
 from conductor.ledger import Ledger
 from conductor.metrics import Metrics
@@ -36,8 +38,15 @@ from conductor.run.conduct import Conduct
 from conductor.run.executor import Executor
 from conductor.run.intake import Drafted, Intake
 from conductor.run.job import Job, Round, Run
+from conductor.run.memory import Memory
+from conductor.run.obligations import Duties
 from conductor.run.permits import PermitDesk
+from conductor.run.redaction import Redaction
+from conductor.run.register import Register
+from conductor.run.rewriting import Rewriter
 from conductor.run.rounds import Rounds
+from conductor.run.sources import Sources
+from conductor.run.workflow import Workflow
 from conductor.settings import CostWeights, Key, RequestLimits
 from conductor.workers.pool import Pool
 from support.configs import Tree, local_worker, remote_worker, small_site
@@ -312,6 +321,7 @@ class Kit:
             label=self.label(label),
             budget=Budget(self.limits, asyncio.get_running_loop().time),
             policy=self.site.policy,
+            workflow=Workflow.under(self.site.policy, self.site.policy.default_label),
         )
         drafted = Drafted(tuple(workers), Planned(parse(plan), "fake", alternates))
         return Run(job, [Round(job.label, drafted, durable)])
@@ -350,19 +360,24 @@ def kit(
     pool, ledger = Pool(site.workers), Ledger({"app": budget_usd})
     scanner, log = Scanner(), cast(AuditLog, audit)
     metrics = Metrics([w.id for w in site.workers], [], [], site.policy.lattice.levels)
+    rewriter, register = Rewriter(scanner), Register(log, metrics)
+    memory = Memory(ArtifactStore())
     attempts = Attempts(
         pool=pool,
         caller=cast(Caller, caller),
+        duties=Duties(rewriter, ApprovalBook()),
+        register=register,
         desk=cast(PermitDesk, desk),
         audit=log,
         metrics=metrics,
     )
-    executor = Executor(attempts, scanner)
+    executor = Executor(attempts, scanner, Redaction(rewriter, register), memory)
     intake = Intake(
         active=Active(site),
         pool=pool,
         scanner=scanner,
         planner=cast(PlannerClient, planner),
+        memory=memory,
         limits=limits,
         cost_weights=CostWeights(),
     )
@@ -370,6 +385,7 @@ def kit(
     conduct = Conduct(
         intake=intake,
         rounds=rounds,
+        sources=Sources(scanner, memory),
         audit=log,
         ledger=ledger,
         metrics=metrics,

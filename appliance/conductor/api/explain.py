@@ -11,7 +11,7 @@ from conductor.chat.request import ChatRequest
 from conductor.core import Body
 from conductor.errors import ApiError
 from conductor.plan.language import show
-from conductor.run.facts import plan_text
+from conductor.run.facts import finding_facts, plan_text
 from conductor.run.intake import Drafted, Intake, Judged
 from conductor.settings import Key
 
@@ -55,9 +55,7 @@ async def explain(
         "object": "conductor.plan",
         "model": chat.model,
         "label": judged.policy.lattice.show(judged.label),
-        "detectors": [
-            {"id": f.detector, "count": f.count, "view": f.view} for f in judged.scan.findings
-        ],
+        "detectors": finding_facts(judged.scan),
         "unscanned": list(judged.scan.unscanned),
         "ignored_fields": list(chat.ignored),
         "verdicts": _verdicts(judged),
@@ -86,7 +84,9 @@ def _verdicts(judged: Judged) -> list[Body]:
     return [
         {
             "worker": worker,
-            "decision": "allow" if verdict.allow else "deny",
+            "decision": "allow" if verdict.allow else "promise" if verdict.promise else "deny",
+            "obligations": [str(one) for one in verdict.promise],
+            "shadow": [{"effect": one.effect, "rule": one.rule} for one in verdict.shadow],
             "rule": verdict.rule,
             "position": verdict.position.rpartition("/")[2],  # no path of this machine
             "reason": verdict.reason,

@@ -46,6 +46,12 @@ REMOTE_FIELDS = frozenset(
 Who asks (`user`, `metadata`, `safety_identifier`) and what to keep (`store`) stay here."""
 
 
+WORDLESS_FIELDS = frozenset(
+    {"temperature", "top_p", "seed", "presence_penalty", "frequency_penalty"}
+)
+"""What of a request holds numbers alone, and says nothing of what is asked."""
+
+
 def check_fields(body: Body) -> None:
     """Check every known top-level field but `messages`. None counts as not given.
 

@@ -48,7 +48,12 @@ def question_of(messages: list[Body]) -> str:
 
 def last_text(messages: list[Body]) -> str:
     """The text of the last message."""
-    return "\n".join(_texts(messages[-1].get("content")))
+    return text_of(messages[-1])
+
+
+def text_of(message: Body) -> str:
+    """The text of a message, its parts one a line."""
+    return "\n".join(_texts(message.get("content")))
 
 
 def is_plain(messages: list[Body]) -> bool:

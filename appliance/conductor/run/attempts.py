@@ -15,18 +15,21 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 from conductor.audit.log import AuditLog
-from conductor.core import Body, Call, Caller, Failure, Reply, Usage, Worker
+from conductor.core import Body, Call, Caller, Failure, Reply, Usage, Verdict, Worker
 from conductor.errors import PolicyBlocked, WorkerError
-from conductor.labels import Label
+from conductor.flow.standing import Standing
 from conductor.metrics import Metrics
 from conductor.policy.decide import decide
 from conductor.policy.document import Policy
 from conductor.run.answers import chained, until_content
 from conductor.run.budget import BYTES_PER_TOKEN_HIGH, Allowance, Budget, estimate_tokens
 from conductor.run.failover import UNBILLED, Route, final_error
+from conductor.run.obligations import Carried, Duties, Unmet
 from conductor.run.permits import PermitDesk
 from conductor.run.plain import shape_plain
+from conductor.run.register import Of, Register
 from conductor.run.stream import ChunkShaper
+from conductor.run.workflow import Workflow
 from conductor.workers.pool import Pool
 
 OK, ABORTED, DENIED = "ok", "aborted", "denied"
@@ -51,7 +54,8 @@ class Ask:
     decision_id: str
     step: int
     policy: Policy
-    label: Label
+    standing: Standing
+    workflow: Workflow
     order: tuple[Worker, ...]
     body: Callable[[Worker, int], bytes]
     """Exact bytes for a worker and a bound on its output tokens."""
@@ -109,12 +113,16 @@ class Attempts:
         *,
         pool: Pool,
         caller: Caller,
+        duties: Duties,
+        register: Register,
         desk: PermitDesk | None,
         audit: AuditLog,
         metrics: Metrics,
     ) -> None:
         self.pool = pool
         self.caller = caller
+        self.duties = duties
+        self.register = register
         self.desk = desk
         self.audit = audit
         self.metrics = metrics
@@ -132,6 +140,13 @@ class Attempts:
             async with AsyncExitStack() as stack:
                 try:
                     begun = await self._enter(stack, ask, route.waiting[0])
+                except Unmet as unmet:
+                    self.metrics.blocked(unmet.verdict.rule)
+                    self.metrics.unmet(unmet.why)
+                    route.waiting = route.waiting[1:]
+                    if route.waiting:
+                        continue
+                    raise self._final(route) if route.failed else unmet.told(ask.step) from None
                 except WorkerError as error:
                     failed = error
                 else:
@@ -141,13 +156,14 @@ class Attempts:
                 raise self._final(route) from failed
 
     def _permitted(self, ask: Ask, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
-        """Those that policy allows now for this step's label; raises when there is none."""
-        verdicts = [(worker, decide(ask.policy, ask.label, worker)) for worker in workers]
+        """Those that policy allows for what this step shows, now or once something is carried out;
+        raises when there is none."""
+        verdicts = [(worker, self._verdict(ask, worker)) for worker in workers]
         for worker, verdict in verdicts:
-            if not verdict.allow:
+            if not (verdict.allow or verdict.promise):
                 ask.tried.append(Tried(worker.id, DENIED, Usage(), 0.0, 0))
                 self.metrics.blocked(verdict.rule)
-        allowed = tuple(worker for worker, verdict in verdicts if verdict.allow)
+        allowed = tuple(worker for worker, verdict in verdicts if verdict.allow or verdict.promise)
         if not allowed:
             rule = verdicts[0][1].rule if verdicts else "baseline"
             raise PolicyBlocked(
@@ -155,6 +171,22 @@ class Attempts:
                 f"(rule {rule}). Ask an administrator, or remove the sensitive data."
             )
         return allowed
+
+    def is_local(self, worker: str) -> bool:
+        """Whether a worker of that id is on this machine."""
+        known = self.pool.by_id.get(worker)
+        return known is not None and not known.remote
+
+    @staticmethod
+    def _verdict(ask: Ask, worker: Worker) -> Verdict:
+        standing = ask.standing
+        return decide(
+            ask.policy,
+            standing.label,
+            worker,
+            origin=standing.origin,
+            discharged=standing.discharged,
+        )
 
     async def _enter(self, stack: AsyncExitStack, ask: Ask, worker: Worker) -> Begun:
         unfit = self._unfit(ask, worker)
@@ -166,6 +198,9 @@ class Attempts:
         stack.callback(self._settle, attempt)
         try:
             return await self._send(stack, attempt)
+        except Unmet:
+            attempt.outcome = DENIED
+            raise
         except WorkerError as error:
             attempt.outcome = error.failure
             self.pool.report(worker, error)
@@ -187,10 +222,10 @@ class Attempts:
 
     async def _send(self, stack: AsyncExitStack, attempt: _Attempt) -> Begun:
         ask, worker = attempt.ask, attempt.worker
-        body = ask.body(worker, attempt.allowance.output_tokens)
+        carried = await self._carried(attempt)
         await stack.enter_async_context(self.pool.slot(worker))
-        permit = await self._permit(ask, worker, body) if worker.remote else None
-        call = Call(ask.request_id, body, ask.stream, permit, ask.budget.seconds_left())
+        permit = await self._permit(ask, worker, carried) if worker.remote else None
+        call = Call(ask.request_id, carried.body, ask.stream, permit, ask.budget.seconds_left())
         attempt.sent = True
         reply = await stack.enter_async_context(self.caller.call(worker, call))
         if ask.stream:
@@ -224,12 +259,27 @@ class Attempts:
         rest = await stack.enter_async_context(aclosing(chained(head, chunks)))
         return Begun(worker, chunks=rest)
 
-    async def _permit(self, ask: Ask, worker: Worker, body: bytes) -> str:
+    async def _carried(self, attempt: _Attempt) -> Carried:
+        """The bytes that may go, once all that policy asks for was carried out on them and that is
+        on disk. Raises `Unmet`."""
+        ask, worker = attempt.ask, attempt.worker
+        body, verdict = (
+            ask.body(worker, attempt.allowance.output_tokens),
+            self._verdict(ask, worker),
+        )
+        if verdict.allow:
+            return Carried(body, ask.standing, verdict)
+        carried = await self.duties.carry_out(ask, worker, verdict, body)
+        of = Of(ask.request_id, ask.decision_id, ask.step, ask.policy, worker.id)
+        await asyncio.gather(*(self.register.declassified(of, one) for one in carried.changes))
+        return carried
+
+    async def _permit(self, ask: Ask, worker: Worker, carried: Carried) -> str:
         """Mint a permit once the decision, and the intent to send, are both on disk."""
         if self.desk is None:
             raise WorkerError(Failure.EGRESS_DOWN, "local-only")
         permit_id, token = await self.desk.mint(
-            ask.policy, worker, body, ask.label, ask.decision_id
+            ask.policy, worker, carried.body, carried.standing.label, ask.decision_id
         )
         await asyncio.gather(
             asyncio.shield(ask.durable),
@@ -241,9 +291,13 @@ class Attempts:
                 permit_id=permit_id,
                 worker=worker.id,
                 destination=worker.destination.id,
-                label=ask.policy.lattice.show(ask.label),
+                label=ask.policy.lattice.show(carried.standing.label),
+                label_before=ask.policy.lattice.show(ask.standing.origin),
+                rule=carried.verdict.rule,
+                obligations=[str(one) for one in sorted(carried.standing.discharged)],
+                shadow=[[one.effect, one.rule] for one in carried.verdict.shadow],
                 policy_revision=ask.policy.revision,
-                bytes_out=len(body),
+                bytes_out=len(carried.body),
             ),
         )
         return token

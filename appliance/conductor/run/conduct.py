@@ -25,6 +25,7 @@ from conductor.run.facts import (
     answer_facts,
     count_plan,
     count_rounds,
+    finding_facts,
     plan_facts,
     step_facts,
     verdict_facts,
@@ -32,6 +33,8 @@ from conductor.run.facts import (
 from conductor.run.intake import Drafted, Intake, Judged
 from conductor.run.job import Answer, Job, Round, Run
 from conductor.run.rounds import Rounds
+from conductor.run.sources import Sources
+from conductor.run.workflow import Workflow
 from conductor.settings import Key, RequestLimits
 
 
@@ -56,6 +59,7 @@ class Conduct:
         *,
         intake: Intake,
         rounds: Rounds,
+        sources: Sources,
         audit: AuditLog,
         ledger: Ledger,
         metrics: Metrics,
@@ -63,6 +67,7 @@ class Conduct:
     ) -> None:
         self._intake = intake
         self._rounds = rounds
+        self._sources = sources
         self._audit = audit
         self._ledger = ledger
         self._metrics = metrics
@@ -121,7 +126,10 @@ class Conduct:
         began_s = time.monotonic()
         judged = state.judged = await self._intake.judge(request, raw, key, declared, cost_weight)
         self._metrics.scanned(time.monotonic() - began_s, judged.scan.unscanned)
-        self._metrics.labelled(judged.policy.lattice.levels[judged.label.level])
+        self._metrics.labelled(
+            judged.policy.lattice.levels[judged.label.level], judged.label.compartments
+        )
+        self._metrics.shadowed(judged.verdicts.values())
         spent = self._ledger.remaining_usd(key.id) == 0
         try:
             drafted = state.drafted = await self._intake.draft(
@@ -137,11 +145,14 @@ class Conduct:
             budget = Budget(replace(self._limits, max_cost_usd=held.musd / 1e6), time.monotonic)
             recorded = self._decide(state, key, request.model, held.musd)
             job = self._job(state, request, judged, budget)
-            run = state.run = Run(job, [Round(judged.label, drafted, recorded)])
+            paid = job.workflow.reveals.spend(drafted.told_bits)
+            run = state.run = Run(job, [Round(judged.label, drafted, recorded, paid)])
             try:
+                await self._sources.note(request, judged)
                 async with self._rounds.answer(run, judged) as answer:
                     yield answer
             finally:
+                job.workflow.end()
                 held.settle(budget.cost_usd)
                 count_rounds(self._metrics, run)
 
@@ -165,6 +176,7 @@ class Conduct:
             label=judged.label,
             budget=budget,
             policy=judged.policy,
+            workflow=Workflow.under(judged.policy, judged.fixed),
         )
 
     def _decide(
@@ -174,15 +186,18 @@ class Conduct:
         judged, drafted = state.judged, state.drafted
         if judged is None:
             raise AuditError("nothing was judged")
+        show = judged.policy.lattice.show
         posted = self._audit.post(
             "decision",
             request_id=state.request_id,
             decision_id=state.decision_id,
             key=key.id,
             model=model,
-            label=judged.policy.lattice.show(judged.label),
-            detectors=[{"id": f.detector, "count": f.count, "view": f.view}
-                       for f in judged.scan.findings],
+            label=show(judged.label),
+            base_label=show(judged.fixed),
+            declared=None if judged.declared is None else show(judged.declared),
+            known_again=judged.known_again,
+            detectors=finding_facts(judged.scan),
             unscanned=list(judged.scan.unscanned),
             verdicts=verdict_facts(judged.verdicts),
             policy_revision=judged.policy.revision,

@@ -3,12 +3,14 @@
 What must run, what a step is shown and which answer stands is said in `exchange.py`; here it
 happens. In a look all steps run to their end and are held back; in a final round the last answers.
 
-Labels flow with the data. A plan is made from the question, and in a later round from all that was
-heard, so every step's input is labelled at least so (the round's control label); it is joined with
-the labels of all answers that its access list shows it, and raised by what only shows where they
-meet and by what its instructions say: a planner has seen other questions than this one. An answer
-carries its step's label, raised by whatever detectors find in it. Only a declassifier could lower a
-label, and none exists yet.
+Labels flow with the data. What a step is shown is labelled as all of it together: the question,
+the answers that its access list names, and, where the planner worded its instruction, what the plan
+was made from (the round's control label); raised by what only shows where they meet and by what its
+instructions say: a planner has seen other questions than this one. An answer carries its step's
+label, raised by whatever detectors find in it. Only declassifiers lower a label: the step `redact`
+here, obligations before an attempt. That a step was planned at all also tells something of the
+question; what a plan tells that way is paid for out of the leak budget, or the step counts as
+having seen what the planner saw.
 
 Nothing of an earlier step reaches the client unless a later round accepts it; leaving `answer()`
 or `look()` cancels every step and aborts every upstream call.
@@ -20,30 +22,50 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
+from functools import reduce
 
+from conductor.chat.fields import WORDLESS_FIELDS
 from conductor.chat.messages import last_text
 from conductor.chat.request import ChatRequest, outgoing
 from conductor.core import Body, Worker
 from conductor.detect.scan import Scanner
 from conductor.errors import ApiError, InternalError, UpstreamFailed
-from conductor.labels import Label, join_all
+from conductor.flow.standing import Standing
+from conductor.labels import LOWEST, Label, join_all
 from conductor.plan.language import Builtin, Step, View
+from conductor.plan.templates import is_template
 from conductor.policy.decide import classify
 from conductor.run.attempts import Ask, Attempts
 from conductor.run.exchange import may_answer, needed, shown, stands, step_of, view
 from conductor.run.job import Answer, Artifact, Round, Run, StepRecord
-from conductor.run.messages import Shown, added_bytes, answer_text, seams, step_messages
-from conductor.run.plain import held_back, held_back_chunks
+from conductor.run.memory import Memory
+from conductor.run.messages import (
+    Shown,
+    added_bytes,
+    answer_text,
+    conversation,
+    seams,
+    step_messages,
+)
+from conductor.run.plain import held_back, held_back_chunks, text_body
+from conductor.run.redaction import Redaction, Source
+from conductor.run.register import Of
+from conductor.run.restoring import restored, restored_chunks
 from conductor.run.sidebyside import all_of
+from conductor.run.workflow import towards
 from conductor.workers.builtin import vote
 
 
 class Executor:
     """Runs rounds. One instance serves all requests."""
 
-    def __init__(self, attempts: Attempts, scanner: Scanner) -> None:
+    def __init__(
+        self, attempts: Attempts, scanner: Scanner, redaction: Redaction, memory: Memory
+    ) -> None:
         self._attempts = attempts
         self._scanner = scanner
+        self._redaction = redaction
+        self._memory = memory
 
     @asynccontextmanager
     async def answer(self, run: Run) -> AsyncIterator[Answer]:
@@ -61,7 +83,7 @@ class Executor:
         await self._all(run, earlier)
         sees = await self._open(run, last)
         if step_of(plan, last).worker is Builtin.VOTE:
-            await self._keep(run, last, self._elected(run, last, sees))
+            await self._keep(run, last, self._elected(run, last, sees), run.records[last].standing)
             run.stands = last
             async with self.held(run) as answer:
                 yield answer
@@ -71,7 +93,9 @@ class Executor:
             run.answered_by = run.records[last].worker = begun.worker.id
             run.answer_step = last
             await asyncio.shield(run.round.recorded)
-            yield Answer(begun.worker.id, begun.body, begun.chunks)
+            given = Answer(begun.worker.id, begun.body, begun.chunks)
+            async with self._given(run, given) as answer:
+                yield answer
 
     async def look(self, run: Run) -> None:
         """Run all steps of a round to their end and hold their answers back.
@@ -98,10 +122,14 @@ class Executor:
         run.answered_by, run.answer_step = artifact.worker, run.stands
         body = held_back(artifact.body, artifact.worker, run.usage)
         if not run.job.request.stream:
-            yield Answer(artifact.worker, body=body)
+            async with self._given(run, Answer(artifact.worker, body=body)) as answer:
+                yield answer
             return
-        async with aclosing(_each(held_back_chunks(body))) as chunks:
-            yield Answer(artifact.worker, chunks=chunks)
+        async with (
+            aclosing(_each(held_back_chunks(body))) as chunks,
+            self._given(run, Answer(artifact.worker, chunks=chunks)) as answer,
+        ):
+            yield answer
 
     async def heard_label(self, run: Run) -> Label:
         """The label of all that whoever plans a further round is shown: the request, every answer
@@ -110,7 +138,8 @@ class Executor:
         artifacts = [artifact for _, artifact in sorted(run.artifacts.items())]
         labels = [*(one.label for one in artifacts), *(one.label for one in run.records.values())]
         met = seams([last_text(run.job.request.body["messages"]), *(a.answer for a in artifacts)])
-        return await self._raised(run, join_all([run.round.label, *labels]), met)
+        known = Standing.of(join_all([run.round.label, *labels]))
+        return (await self._raised(run, known, met)).label
 
     async def _all(
         self, run: Run, steps: Iterable[int], failed: list[ApiError] | None = None
@@ -142,22 +171,62 @@ class Executor:
 
     async def _step(self, run: Run, number: int) -> None:
         sees = await self._open(run, number)
-        if step_of(run.round.plan, number).worker is Builtin.VOTE:
-            await self._keep(run, number, self._elected(run, number, sees))
+        worker = step_of(run.round.plan, number).worker
+        if worker is Builtin.VOTE:
+            elected = self._elected(run, number, sees)
+            await self._keep(run, number, elected, run.records[number].standing)
+            return
+        if worker is Builtin.REDACT:
+            await self._redacted(run, number, sees)
             return
         ask = self._ask(run, number, sees, stream=False)
         async with self._attempts.begin(ask) as begun:
             run.records[number].worker = begun.worker.id
             if begun.body is None:
                 raise InternalError("The appliance failed to put an answer together.")
-            text = answer_text(begun.body)
-        await self._keep(run, number, (begun.worker.id, text, begun.body))
+            body = restored(run.job, begun.body, run.records[number].label)
+        standing = run.records[number].standing.answered()
+        await self._keep(run, number, (begun.worker.id, answer_text(body), body), standing)
 
-    async def _keep(self, run: Run, number: int, answered: tuple[str, str, Body]) -> None:
+    async def _redacted(self, run: Run, number: int, sees: View) -> None:
+        job, record = run.job, run.records[number]
+        record.worker = Builtin.REDACT
+        artifacts = [run.artifacts[i] for i in sees.steps]
+        question = [conversation(job.request.body["messages"])] if sees.question else []
+        here = not sees.question and [self._attempts.is_local(a.worker) for a in artifacts] == [
+            True
+        ]
+        source = Source((*question, *(artifact.answer for artifact in artifacts)), here)
+        of = Of(job.request_id, job.decision_id, number, job.policy, Builtin.REDACT)
+        text, standing = await self._redaction.run(source, record.standing, of, job.workflow)
+        body = text_body(text, id=job.answer_id, created=job.created)
+        await self._keep(run, number, (Builtin.REDACT, text, body), standing)
+
+    async def _keep(
+        self, run: Run, number: int, answered: tuple[str, str, Body], standing: Standing
+    ) -> None:
         worker, text, body = answered
-        label = await self._raised(run, run.records[number].label, text)
+        standing = await self._raised(run, standing, text)
         subtask = step_of(run.round.plan, number).subtask
-        run.artifacts[number] = Artifact(subtask, text, label, worker, body)
+        run.artifacts[number] = Artifact(subtask, text, standing, worker, body)
+        self._memory.note(run.job, text, standing.label)
+
+    @asynccontextmanager
+    async def _given(self, run: Run, answer: Answer) -> AsyncIterator[Answer]:
+        """The answer as the client gets it: with the values behind its tokens, and remembered."""
+        job, label = run.job, run.label
+        if answer.body is not None:
+            body = restored(job, answer.body, label)
+            self._memory.note(job, answer_text(body), label)
+            yield Answer(answer.worker, body=body)
+            return
+        if answer.chunks is None:
+            raise InternalError("The appliance failed to put an answer together.")
+        async with (
+            aclosing(restored_chunks(job, answer.chunks, label)) as whole,
+            aclosing(self._memory.noted(job, whole, label)) as chunks,
+        ):
+            yield Answer(answer.worker, chunks=chunks)
 
     def _ask(self, run: Run, number: int, sees: View, *, stream: bool) -> Ask:
         job, plan = run.job, run.round.plan
@@ -169,6 +238,8 @@ class Executor:
         record = run.records[number]
         bounded = number in may_answer(plan, run.round.drafted.look)
         request = job.request if bounded else _for_draft(job.request)
+        if not run.round.label.flows_to(towards(record.label)):
+            request = _without_words(request)
 
         def body(worker: Worker, max_tokens: int) -> bytes:
             return outgoing(
@@ -185,7 +256,8 @@ class Executor:
             decision_id=job.decision_id,
             step=number,
             policy=job.policy,
-            label=record.label,
+            standing=record.standing,
+            workflow=job.workflow,
             order=_order(run.round, step),
             body=body,
             prompt_bytes=request.prompt_bytes + added_bytes(others, step.subtask),
@@ -207,21 +279,32 @@ class Executor:
         if sees is None:
             raise UpstreamFailed("No model gave an answer that the next one was to work on.")
         artifacts = [run.artifacts[i] for i in sees.steps]
-        label = join_all([run.round.label, *(artifact.label for artifact in artifacts)])
+        standing = self._shown_as(run, step, sees, artifacts)
         question = [last_text(run.job.request.body["messages"])] if sees.question else []
         told = [*(artifact.subtask for artifact in artifacts), step.subtask]
         # In the order of `step_messages`: instructions and answers meet there as well.
         results = [text for one in artifacts for text in (one.subtask, one.answer)]
         read = [text for text in (*question, *results, step.subtask) if text]
         met = [*filter(None, told), *seams(read)]
-        run.records[number] = StepRecord(number, await self._raised(run, label, met))
+        run.records[number] = StepRecord(number, await self._raised(run, standing, met))
         return sees
 
-    async def _raised(self, run: Run, label: Label, texts: str | list[str]) -> Label:
-        """`label`, raised by what detectors find in the texts."""
+    @staticmethod
+    def _shown_as(run: Run, step: Step, sees: View, artifacts: list[Artifact]) -> Standing:
+        """How the whole of what a step is shown stands. `plan/mask.py` says the same in classes."""
+        parts = [artifact.standing for artifact in artifacts]
+        worded = bool(step.subtask) and not is_template(step.subtask)
+        if sees.question or worded or not parts or not run.round.paid:
+            parts.append(Standing.of(run.round.label))
+        return reduce(Standing.join, parts)
+
+    async def _raised(self, run: Run, standing: Standing, texts: str | list[str]) -> Standing:
+        """`standing`, raised by what detectors find in the texts."""
         if not texts:
-            return label
-        return classify(run.job.policy, await self._scanner.scan(texts), label)
+            return standing
+        policy = run.job.policy
+        scan = await self._scanner.scan(texts, None, policy.profile)
+        return standing.raised(classify(policy, scan, LOWEST))
 
     def _elected(self, run: Run, number: int, sees: View) -> tuple[str, str, Body]:
         """Who is said to give the answer that a vote elects, its text, and all of it. An answer
@@ -239,17 +322,28 @@ async def _each(chunks: Iterable[Body]) -> AsyncGenerator[Body, None]:
 
 
 def _said(run: Run, number: int) -> bool:
-    """Whether a step's answer has any text."""
-    return number in run.artifacts and bool(run.artifacts[number].answer.strip())
+    """Whether a step's answer has any text, and is one to the request: `redact` gives none."""
+    artifact = run.artifacts.get(number)
+    return (
+        artifact is not None and artifact.worker != Builtin.REDACT and bool(artifact.answer.strip())
+    )
 
 
 def _order(round: Round, step: Step) -> tuple[Worker, ...]:
     """Who may do a step: its own worker, then the plan's stand-ins."""
-    if isinstance(step.worker, Builtin):  # `redact`: no model may stand in for it
+    if isinstance(step.worker, Builtin):  # no model may stand in for it
         raise InternalError("The plan asks for a step that this appliance cannot run.")
     drafted = round.drafted
     ordinals = [step.worker, *(a for a in drafted.planned.alternates if a != step.worker)]
     return tuple(drafted.candidates[ordinal] for ordinal in ordinals)
+
+
+def _without_words(request: ChatRequest) -> ChatRequest:
+    """The request for a step that may not see all of it: numbers of how to sample, and nothing that
+    a client put into words."""
+    body = {name: value for name, value in request.body.items() if name in WORDLESS_FIELDS}
+    body["messages"] = request.body["messages"]  # a step puts its own in their place
+    return replace(request, body=body, prompt_bytes=0)
 
 
 def _for_draft(request: ChatRequest) -> ChatRequest:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from conductor.core import Verdict
+from conductor.core import Scan, Verdict
 from conductor.labels import Lattice
 from conductor.ledger import to_musd
 from conductor.metrics import Metrics
@@ -19,8 +19,25 @@ Facts = dict[str, Any]
 
 
 def verdict_facts(verdicts: Mapping[str, Verdict]) -> Facts:
-    """By worker: whether it is allowed, and by which rule."""
-    return {worker: [verdict.allow, verdict.rule] for worker, verdict in verdicts.items()}
+    """By worker: whether it is allowed, and by which rule; then, where there are any, what must be
+    done before, and which shadow rules would have applied."""
+    return {worker: _verdict_fact(verdict) for worker, verdict in verdicts.items()}
+
+
+def _verdict_fact(verdict: Verdict) -> list[Any]:
+    fact: list[Any] = [verdict.allow, verdict.rule]
+    if verdict.promise or verdict.shadow:
+        fact.append([str(one) for one in verdict.promise])
+        fact.append([[one.effect, one.rule] for one in verdict.shadow])
+    return fact
+
+
+def finding_facts(scan: Scan) -> list[Facts]:
+    """What detectors found: kinds, counts and likelihoods, never content."""
+    return [
+        {"id": f.detector, "count": f.count, "view": f.view, "likelihood": f.likelihood.word}
+        for f in scan.findings
+    ]
 
 
 def plan_facts(drafted: Drafted | None) -> Facts:

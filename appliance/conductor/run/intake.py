@@ -8,12 +8,12 @@ the label of all that was heard.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from conductor.active import Active
 from conductor.chat.request import ChatRequest
-from conductor.core import Candidate, Heard, PlanRequest, Scan, Verdict, Worker
+from conductor.core import Candidate, Flow, Heard, PlanRequest, Scan, Verdict, Worker
 from conductor.detect.scan import Scanner
 from conductor.errors import (
     ApiError,
@@ -24,15 +24,22 @@ from conductor.errors import (
     PolicyBlocked,
     UpstreamFailed,
 )
-from conductor.labels import Label
+from conductor.flow.choices import choice_bits
+from conductor.flow.classes import flow_of
+from conductor.flow.standing import Standing
+from conductor.labels import LOWEST, Label
 from conductor.plan.language import Access, Plan, Step
+from conductor.plan.validate import PlanPool
 from conductor.planner.client import PlannerClient
 from conductor.planner.engine import Planned
-from conductor.policy.decide import classify, decide_all
+from conductor.policy.decide import classify, decide, decide_all
 from conductor.policy.document import Policy
 from conductor.run.budget import estimate_tokens
 from conductor.run.exchange import Limits, Used, goes_on, room
 from conductor.run.failover import unreachable
+from conductor.run.memory import Memory
+from conductor.run.redaction import rewriter_of
+from conductor.run.rewriting import lowered_by
 from conductor.selection import Selection, select
 from conductor.settings import MAX_COST_WEIGHT, CostWeights, Key, RequestLimits
 from conductor.workers.pool import Pool
@@ -61,7 +68,15 @@ class Judged:
     label: Label
     verdicts: Mapping[str, Verdict]
     permitted: tuple[Worker, ...]
+    """Who may see it all, some of them only once the obligations of their verdict are met."""
     cost_weight: float
+    fixed: Label = LOWEST
+    """What the request was labelled before any detector: see `workflow.Workflow`."""
+    declared: Label | None = None
+    veiled: tuple[Worker, ...] = ()
+    """Who may see no more of it than what the step `redact` makes of it."""
+    known_again: bool = False
+    """Part of it is text that the appliance gave out under a higher label."""
 
     @property
     def denial(self) -> Verdict | None:
@@ -78,6 +93,8 @@ class Drafted:
     candidates: tuple[Worker, ...]
     planned: Planned
     look: bool = False
+    told_bits: float = 0.0
+    """What the choice of this plan tells workers that may not see what it was made from."""
 
 
 @dataclass(frozen=True)
@@ -117,9 +134,11 @@ class Intake:
         pool: Pool,
         scanner: Scanner,
         planner: PlannerClient,
+        memory: Memory,
         limits: RequestLimits,
         cost_weights: CostWeights,
     ) -> None:
+        self._memory = memory
         self._active = active
         self._pool = pool
         self._scanner = scanner
@@ -145,21 +164,37 @@ class Intake:
         site = self._active.site
         policy = site.policy
         selection = select(request.model, site.worker_by_id, key.models)
-        base = _base(policy, site.key(key.id) or key, declared)
+        stated = _declared(policy, key, declared)
+        base = (site.key(key.id) or key).default_label or policy.default_label
         weight = self._weight(key, selection, cost_weight)
-        scan = await self._scanner.scan(request.body, raw)
-        label = classify(policy, scan, base)
+        scan = await self._scanner.scan(request.body, raw, policy.profile)
+        label = classify(policy, scan, base, caller=key.id, declared=stated)
+        again = await self._memory.label_of(request, policy.lattice)
+        if again is not None:
+            label = label.join(again)
         workers = [worker for worker in site.workers if selection.includes(worker)]
         verdicts = decide_all(policy, label, workers)
-        permitted = tuple(worker for worker in workers if verdicts[worker.id].allow)
-        return Judged(policy, selection, scan, label, verdicts, permitted, weight)
+        fixed = base if stated is None else base.join(stated)
+        judged = Judged(
+            policy,
+            selection,
+            scan,
+            label,
+            verdicts,
+            _permitted(workers, verdicts),
+            weight,
+            fixed=fixed,
+            declared=stated,
+            known_again=again is not None,
+        )
+        return replace(judged, veiled=_veiled(judged, workers))
 
     def judge_again(self, judged: Judged, label: Label, candidates: tuple[Worker, ...]) -> Judged:
         """The request with a label that was raised since, and what policy now says of the
         `candidates` of its earlier round: no round has more than the one before."""
         verdicts = decide_all(judged.policy, label, candidates)
-        permitted = tuple(worker for worker in candidates if verdicts[worker.id].allow)
-        return replace(judged, label=label, verdicts=verdicts, permitted=permitted)
+        permitted = _permitted(candidates, verdicts)
+        return replace(judged, label=label, verdicts=verdicts, permitted=permitted, veiled=())
 
     def _weight(self, key: Key, selection: Selection, given: str | None) -> float:
         if given is None:
@@ -192,7 +227,9 @@ class Intake:
         Raises `PolicyBlocked` when none is permitted, 503 when none of them can be reached; after
         an earlier round that was answered, that answer is kept instead.
         """
-        candidates = judged.permitted
+        candidates = judged.permitted + judged.veiled
+        if judged.selection.worker is not None:
+            candidates = judged.permitted
         if free_only:
             candidates = tuple(w for w in candidates if w.price.free) or candidates
         reached = tuple(w for w in candidates if self._pool.routable(w))
@@ -216,6 +253,7 @@ class Intake:
             reached + resting,
             replace(planned, alternates=(*planned.alternates, *last)),
             goes_on(planned.plan, planned.look, limits, before.used),
+            choice_bits(planned.plan, PlanPool.of(asked), planned.alternates),
         )
 
     def _asked(
@@ -227,10 +265,14 @@ class Intake:
         before: Before,
     ) -> PlanRequest:
         left = room(self._limits_of(request), before.used)
+        veiled = {worker.id for worker in judged.veiled}
+        flow = (
+            _flow(judged, reached, before) if not veiled.isdisjoint(w.id for w in reached) else None
+        )
         return PlanRequest(
             request_id=request_id,
             question=request.question,
-            candidates=tuple(_candidate(worker) for worker in reached),
+            candidates=tuple(_candidate(worker, worker.id in veiled) for worker in reached),
             preference=judged.selection.preference,
             max_steps=left.max_steps,
             one_step=request.one_step,
@@ -239,6 +281,8 @@ class Intake:
             heard=_heard(before, reached),
             rounds_left=left.rounds_left,
             calls_left=left.calls_left,
+            may_redact=flow is not None,
+            flow=flow,
         )
 
     def _limits_of(self, request: ChatRequest) -> Limits:
@@ -264,17 +308,17 @@ class Intake:
         )
 
 
-def _base(policy: Policy, key: Key, declared: str | None) -> Label:
-    base = key.default_label or policy.default_label
+def _declared(policy: Policy, key: Key, declared: str | None) -> Label | None:
+    """The label that the caller declares, if it may declare one."""
     if declared is None:
-        return base
-    if not key.declare_labels:
+        return None
+    if not (key.declare_labels and policy.classifiers.believes(key.id)):
         raise LabelNotAllowed(
             "This key may not declare labels. Remove the header x-conductor-label, or have an "
             "administrator set declare_labels for the key."
         )
     try:
-        return base.join(policy.lattice.parse(declared))
+        return policy.lattice.parse(declared)
     except ValueError as error:
         raise LabelNotAllowed(f"The header x-conductor-label is {error}.") from None
 
@@ -288,10 +332,60 @@ def _heard(before: Before, candidates: tuple[Worker, ...]) -> tuple[Heard, ...]:
     )
 
 
-def _candidate(worker: Worker) -> Candidate:
+def _candidate(worker: Worker, veiled: bool) -> Candidate:
     return Candidate(
         card=worker.card,
         price=worker.price,
         local=not worker.remote,
         context_tokens=worker.limits.context_tokens,
+        veiled=veiled,
+    )
+
+
+def _permitted(workers: Sequence[Worker], verdicts: Mapping[str, Verdict]) -> tuple[Worker, ...]:
+    """Who may see the request as it is, now or once something is done to it. Who needs a person's
+    approval is asked only where there is nobody else: it would keep the client waiting."""
+    able = [w for w in workers if verdicts[w.id].allow or verdicts[w.id].promise]
+    soon = [w for w in able if all(one.kind != "approve" for one in verdicts[w.id].promise)]
+    return tuple(soon or able)
+
+
+def _veiled(judged: Judged, workers: Sequence[Worker]) -> tuple[Worker, ...]:
+    if rewriter_of(judged.policy) is None:
+        return ()
+    redacted = _redacted(judged)(Standing.of(judged.label))
+    others = [worker for worker in workers if worker not in judged.permitted]
+    return tuple(worker for worker in others if _sees(judged.policy, worker, redacted))
+
+
+def _sees(policy: Policy, worker: Worker, standing: Standing) -> bool:
+    verdict = decide(
+        policy, standing.label, worker, origin=standing.origin, discharged=standing.discharged
+    )
+    return verdict.allow or bool(verdict.promise)
+
+
+def _redacted(judged: Judged) -> Callable[[Standing], Standing]:
+    """What `redact` makes of data, if nothing is left over."""
+    declassifier = rewriter_of(judged.policy)
+
+    def redacted(standing: Standing) -> Standing:
+        if declassifier is None:
+            return standing
+        return lowered_by(standing, declassifier, judged.fixed)
+
+    return redacted
+
+
+def _flow(judged: Judged, candidates: tuple[Worker, ...], before: Before) -> Flow:
+    """Who may see what, for the planner. What was heard counts as labelled like the round: only a
+    first round is planned with veiled workers."""
+    standing = Standing.of(judged.label)
+    return flow_of(
+        standing,
+        standing,
+        [standing for _ in before.told],
+        redacted=_redacted(judged),
+        sees=lambda place, one: _sees(judged.policy, candidates[place], one),
+        candidates=len(candidates),
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from conductor.chat.request import ChatRequest
 from conductor.core import Body, Usage
+from conductor.flow.standing import Standing
 from conductor.labels import Label, join_all
 from conductor.plan.language import Plan
 from conductor.policy.document import Policy
@@ -19,6 +20,7 @@ from conductor.run.attempts import Tried
 from conductor.run.budget import Budget
 from conductor.run.exchange import Used
 from conductor.run.intake import Drafted
+from conductor.run.workflow import Workflow
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Job:
     label: Label
     budget: Budget
     policy: Policy
+    workflow: Workflow
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,9 @@ class Round:
     label: Label
     drafted: Drafted
     recorded: asyncio.Future[None]
+    paid: bool = True
+    """Whether the leak budget bore what this plan tells workers that may not see what it was made
+    from. If not, every step counts as having been shown that."""
     """Resolves when the decision for this round is on disk."""
 
     @property
@@ -51,12 +57,16 @@ class Round:
 
 @dataclass
 class StepRecord:
-    """Accounting of one step. `label` is that of what it is shown."""
+    """Accounting of one step. `standing` is that of what it is shown."""
 
     step: int
-    label: Label
+    standing: Standing
     tried: list[Tried] = field(default_factory=list)
     worker: str = ""
+
+    @property
+    def label(self) -> Label:
+        return self.standing.label
 
     @property
     def usage(self) -> Usage:
@@ -65,14 +75,18 @@ class StepRecord:
 
 @dataclass(frozen=True)
 class Artifact:
-    """A step's whole answer, held back, with the label it carries. `worker` is who gave it."""
+    """A step's whole answer, held back, and how it stands. `worker` is who gave it."""
 
     subtask: str
     answer: str
-    label: Label
+    standing: Standing
     worker: str
     body: Body
     """A plain chat completion in the client's form; whoever gives it puts the usage of all in."""
+
+    @property
+    def label(self) -> Label:
+        return self.standing.label
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
+from conductor.chat.messages import text_of
 from conductor.core import Body
 
 DEFAULT_INSTRUCTION = "Answer the request above."
@@ -36,6 +37,14 @@ def step_messages(
     if question and not shown and not subtask:
         return base
     return [*base, {"role": "user", "content": _brief(shown, subtask)}]
+
+
+def conversation(messages: Sequence[Body]) -> str:
+    """The client's messages as one text: the question alone when there is nothing else."""
+    said = [(message.get("role", ""), text_of(message)) for message in messages]
+    if len(said) == 1:
+        return said[0][1]
+    return "\n\n".join(f"{role}: {text}" for role, text in said if text)
 
 
 def seams(texts: Sequence[str]) -> list[str]:

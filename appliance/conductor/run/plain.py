@@ -42,6 +42,20 @@ def shape_plain(
     return answer, shaper.usage
 
 
+def text_body(text: str, *, id: str, created: int) -> Body:
+    """A plain answer that no model gave."""
+    message = {"role": "assistant", "content": text, "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    return {
+        "id": id,
+        "object": "chat.completion",
+        "created": created,
+        "model": "",
+        "choices": [choice],
+        "usage": usage_body(Usage()),
+    }
+
+
 def held_back(body: Body, model: str, usage: Usage) -> Body:
     """A shaped answer as it is given later: by `model`, with the usage that it then took."""
     return {**body, "model": model, "usage": {**body["usage"], **usage_body(usage)}}

@@ -79,7 +79,8 @@ class Rounds:
         request = run.job.request
         drafted = await self._intake.draft(request, again, run.job.request_id, _before(run))
         count_plan(self._metrics, drafted)
-        return Round(label, drafted, self._record(run, again, drafted))
+        paid = run.job.workflow.reveals.spend(drafted.told_bits)
+        return Round(label, drafted, self._record(run, again, drafted), paid)
 
     def _record(self, run: Run, again: Judged, drafted: Drafted) -> asyncio.Future[None]:
         policy = run.job.policy

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from conductor import __version__
 from conductor.active import Active
@@ -16,9 +16,11 @@ from conductor.audit.log import AuditLog
 from conductor.audit.segments import read_since
 from conductor.config import Site
 from conductor.core import Body, Caller
+from conductor.declassify.approvals import ApprovalBook
 from conductor.detect.scan import REASONS, Scanner
 from conductor.egress.client import EgressLink
 from conductor.egress.permit import PRIVATE_NAME, load_private
+from conductor.flow.artifacts import ArtifactStore
 from conductor.ledger import Ledger
 from conductor.metrics import Metrics
 from conductor.planner.client import PlannerClient
@@ -30,8 +32,14 @@ from conductor.run.attempts import Attempts
 from conductor.run.conduct import Conduct
 from conductor.run.executor import Executor
 from conductor.run.intake import DIRECT, KEPT, Intake
+from conductor.run.memory import Memory
+from conductor.run.obligations import Duties
 from conductor.run.permits import PermitDesk
+from conductor.run.redaction import Redaction
+from conductor.run.register import Register
+from conductor.run.rewriting import Rewriter
 from conductor.run.rounds import Rounds
+from conductor.run.sources import Sources
 from conductor.selection import CONDUCTOR_MODELS
 from conductor.settings import Appliance
 from conductor.workers.http import HttpCaller
@@ -51,6 +59,7 @@ class Services:
     planner: PlannerClient
     intake: Intake
     conduct: Conduct
+    approvals: ApprovalBook
 
     @property
     def site(self) -> Site:
@@ -156,12 +165,17 @@ class _Parts:
     caller: Caller
     planner: PlannerClient
     link: EgressLink | None
+    approvals: ApprovalBook = field(default_factory=ApprovalBook)
 
     def assemble(self) -> Services:
         appliance = self.active.site.appliance
+        rewriter, register = Rewriter(self.scanner), Register(self.audit, self.metrics)
+        memory = Memory(ArtifactStore())
         attempts = Attempts(
             pool=self.pool,
             caller=self.caller,
+            duties=Duties(rewriter, self.approvals),
+            register=register,
             desk=self._desk(appliance),
             audit=self.audit,
             metrics=self.metrics,
@@ -171,18 +185,20 @@ class _Parts:
             pool=self.pool,
             scanner=self.scanner,
             planner=self.planner,
+            memory=memory,
             limits=appliance.limits,
             cost_weights=appliance.planner.cost_weight,
         )
         rounds = Rounds(
             intake=intake,
-            executor=Executor(attempts, self.scanner),
+            executor=Executor(attempts, self.scanner, Redaction(rewriter, register), memory),
             audit=self.audit,
             metrics=self.metrics,
         )
         conduct = Conduct(
             intake=intake,
             rounds=rounds,
+            sources=Sources(self.scanner, memory),
             audit=self.audit,
             ledger=self.ledger,
             metrics=self.metrics,
@@ -198,6 +214,7 @@ class _Parts:
             planner=self.planner,
             intake=intake,
             conduct=conduct,
+            approvals=self.approvals,
         )
 
     def _desk(self, appliance: Appliance) -> PermitDesk | None:
@@ -214,6 +231,7 @@ def _metrics(site: Site) -> Metrics:
         [*CONDUCTOR_MODELS, *workers],
         {DefaultEngine().name, DIRECT, KEPT, site.appliance.planner.engine},
         site.policy.lattice.levels,
+        compartments=site.policy.lattice.compartments,
         rules=rule_ids(site.policy),
         reasons=list(Detour),
         unscanned=REASONS,
