@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -239,13 +240,12 @@ async def test_words_of_the_planner_carry_what_it_was_shown(tmp_path: Path) -> N
 
 
 async def test_a_label_that_somebody_declared_is_not_lowered_by_a_program(tmp_path: Path) -> None:
-    box = kit(tmp_path, plan=DETOUR, policy=BY_PLAN)
-    request, raw = parsed(text="Anything at all.")
-    key = type(box.key)("app", None, None, declare_labels=True)
-    with pytest.raises(PolicyBlocked):
-        async with box.conduct.answer(Conducted("req_1"), request, raw, key, "internal+pii"):
-            pass
-    assert "x" not in box.caller.workers
+    box = kit(tmp_path, policy=BY_PLAN)
+    key = replace(box.key, declare_labels=True)
+    found = await box.intake.judge(*parsed(text=SECRET), key, None)
+    assert [worker.id for worker in found.veiled] == ["x", "y"]
+    declared = await box.intake.judge(*parsed(text=SECRET), key, "internal+pii")
+    assert declared.veiled == () and [one.id for one in declared.permitted] == ["a", "b"]
 
 
 # -- labels that clients try to wash off ------------------------------------------------------
