@@ -323,6 +323,8 @@ class Candidate:
     price: Price
     local: bool
     context_tokens: int
+    veiled: bool = False
+    """It may see only what `redact` made of the question. Then `PlanRequest.flow` is set."""
 
 
 @dataclass(frozen=True)
@@ -339,8 +341,28 @@ class Heard:
 
 
 @dataclass(frozen=True)
+class Flow:
+    """Who may be shown which data, with the names of neither: each label that a step of the next
+    round can have is a class, numbered from 0. Written by `flow/classes.py`, read by
+    `plan/mask.py`."""
+
+    question: int
+    control: int
+    """Of words that the planner writes, who was shown the question and all that was heard."""
+    heard: tuple[int, ...]
+    """One class for each of `PlanRequest.heard`."""
+    joins: tuple[tuple[int, ...], ...]
+    """`joins[a][b]` is the class of what was made from data of both."""
+    redacted: tuple[int, ...]
+    """What `redact` makes of each class."""
+    sees: tuple[frozenset[int], ...]
+    """For each class the ordinals of the candidates that may be shown it."""
+
+
+@dataclass(frozen=True)
 class PlanRequest:
-    """What a plan engine is asked. Only permitted, routable workers are among the candidates."""
+    """What a plan engine is asked. Only routable workers are among the candidates, and only those
+    that policy permits, if need be after a redaction (`Candidate.veiled`)."""
 
     request_id: str
     question: str
@@ -360,3 +382,7 @@ class PlanRequest:
     """Rounds that may follow this one. 0: this plan is the last, nobody looks at its answers."""
     calls_left: int = 8
     """Calls to workers that the request may still make, this round included."""
+    may_redact: bool = False
+    """Whether a plan may use `redact`."""
+    flow: Flow | None = None
+    """None: every candidate may see everything."""

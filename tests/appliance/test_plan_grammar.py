@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from conductor.errors import PlanError
 from conductor.plan.grammar import Allowed, Grammar, State
 from conductor.plan.language import MAX_SUBTASK_BYTES, Builtin, Plan, View, parse, show
-from conductor.plan.validate import Head, PlanPool, validate
+from conductor.plan.mask import Head
+from conductor.plan.templates import Template
+from conductor.plan.validate import PlanPool, validate
 from support.plans import ClearedMask, NobodyAfterRedaction, TextOnly, fitting, plans, pools
 
 
@@ -163,7 +165,8 @@ def test_what_may_come_next_is_exact_at_places_that_matter() -> None:
 def test_masks_reach_every_byte() -> None:
     cleared = Grammar(PlanPool(2, mask=ClearedMask(frozenset({0}))))
     assert cleared.allowed(b"1 ").next_bytes == frozenset(b"-")
-    assert cleared.allowed(b"1 - ").next_bytes == frozenset(b"-")
+    templates = [template.value.encode() for template in Template]
+    assert cleared.allowed(b"1 - ").next_bytes == {ord("-"), *(text[0] for text in templates)}
     assert cleared.allowed(b"redact q -\n1 ").next_bytes == frozenset(b"0-")
     assert cleared.allowed(b"0 q -\n1 ").next_bytes == frozenset(b"-")
     worded = Grammar(PlanPool(1, mask=TextOnly()))
@@ -171,6 +174,26 @@ def test_masks_reach_every_byte() -> None:
     assert 0x0A in worded.allowed(b"0 q --").next_bytes
     stranded = Grammar(PlanPool(1, mask=NobodyAfterRedaction()))
     assert stranded.allowed(b"").next_bytes == frozenset(b"0")
+
+
+@pytest.mark.parametrize("template", Template)
+def test_who_is_not_cleared_for_the_planners_words_gets_a_template_to_the_letter(
+    template: Template,
+) -> None:
+    grammar = Grammar(PlanPool(2, mask=ClearedMask(frozenset({0}))))
+    line = f"redact q -\n1 0 {template}".encode()
+    assert grammar.accepts(line + b"\n")
+    assert not grammar.accepts(line[:-1] + b"\n")
+    assert not grammar.allowed(line + b"x").next_bytes
+    assert grammar.accepts(f"0 q {template} Or so.\n".encode())
+
+
+def test_a_worker_that_must_be_given_words_of_its_own_gets_no_template() -> None:
+    grammar = Grammar(PlanPool(1, mask=TextOnly()))
+    for template in Template:
+        text = f"0 q {template}".encode()
+        assert not grammar.accepts(text + b"\n")
+        assert grammar.accepts(text + b"!\n")
 
 
 def test_a_pool_of_two_hundred_and_fifty_five_is_spelled_to_the_last_digit() -> None:

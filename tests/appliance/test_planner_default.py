@@ -12,8 +12,9 @@ from conductor.core import Candidate, PlanRequest, Preference
 from conductor.errors import PlanError
 from conductor.plan.language import Plan, parse, show
 from conductor.plan.validate import PlanPool, validate
-from conductor.planner.default import COMBINE, DefaultEngine, plan_by_rules, skill
+from conductor.planner.default import COMBINE, DefaultEngine, plan_by_rules
 from conductor.planner.domain import domain
+from conductor.planner.ranking import skill
 from support.plans import candidate, heard, request
 
 CHEAP_WEAK = candidate(price=0.0, general=0.3, code=0.2, math=0.1)

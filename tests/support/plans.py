@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from conductor.core import Candidate, Card, Heard, PlanRequest, Preference, Price
+from conductor.core import Candidate, Card, Flow, Heard, PlanRequest, Preference, Price
 from conductor.errors import PlanError
 from conductor.plan.language import (
     MAX_STEPS,
@@ -16,9 +16,10 @@ from conductor.plan.language import (
     Builtin,
     Plan,
     Step,
-    resolve,
 )
-from conductor.plan.validate import Head, Mask, PlanPool, Unmasked, validate
+from conductor.plan.mask import Head, LabelMask, Mask, Unmasked, head_of
+from conductor.plan.templates import Template
+from conductor.plan.validate import PlanPool, validate
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "plans"
 _LINE = "-----\n"
@@ -79,6 +80,7 @@ subtasks = st.one_of(
     st.just(""),
     st.text(_CHARACTERS, min_size=1, max_size=12).filter(_text_fits),
     st.sampled_from(["--", "- x", "q", "0", "a" * 1000, "é" * 500, "🙂" * 250]),
+    st.sampled_from([Template.SOLVE.value, Template.VERIFY.value, Template.VERIFY.value + " x"]),
 )
 
 
@@ -146,9 +148,24 @@ class NobodyAfterRedaction:
         return all(before.worker is not Builtin.REDACT for before in earlier)
 
 
+@st.composite
+def flows(draw: st.DrawFn, heard: int, workers: int = 12) -> Flow:
+    """Two compartments: class 0 to 3 says as bits which of them data has; `redact` removes some."""
+    classes, removed = st.integers(0, 3), draw(st.integers(0, 3))
+    return Flow(
+        question=draw(classes),
+        control=draw(classes),
+        heard=tuple(draw(classes) for _ in range(heard)),
+        joins=tuple(tuple(one | other for other in range(4)) for one in range(4)),
+        redacted=tuple(one & ~removed for one in range(4)),
+        sees=tuple(draw(st.frozensets(st.integers(0, workers - 1))) for _ in range(4)),
+    )
+
+
 masks: st.SearchStrategy[Mask] = st.one_of(
     st.just(Unmasked()),
     st.frozensets(st.integers(0, 11)).map(ClearedMask),
+    flows(MAX_TOTAL_STEPS).map(LabelMask),
     st.just(TextOnly()),
     st.just(NobodyAfterRedaction()),
 )
@@ -167,11 +184,8 @@ def pools(draw: st.DrawFn) -> PlanPool:
         max_steps=draw(st.integers(0 if may_stop else 1, most)),
         max_calls=draw(st.one_of(st.just(MAX_STEPS), st.integers(0, MAX_STEPS))),
         may_stop=may_stop,
-        earlier=tuple(
-            Head(step.worker, resolve(step.access, number), bool(step.subtask))
-            for number, step in enumerate(earlier)
-        ),
-        mask=draw(masks),
+        earlier=tuple(head_of(step, number) for number, step in enumerate(earlier)),
+        mask=draw(st.one_of(masks, flows(rounds_before).map(LabelMask))),
     )
 
 

@@ -18,7 +18,9 @@ from functools import lru_cache
 from itertools import chain, combinations
 
 from conductor.plan.language import MAX_SUBTASK_BYTES, Builtin, View
-from conductor.plan.validate import Head, PlanPool
+from conductor.plan.mask import Head
+from conductor.plan.templates import Template
+from conductor.plan.validate import PlanPool
 
 _SPACE, _DASH, _NEWLINE = b" -\n"
 _VISIBLE = frozenset(range(0x21, 0x7F))
@@ -34,6 +36,7 @@ _NARROWED = {
     b"\xe2\x80": _CONTINUATION - {0xA8, 0xA9},  # not the line and paragraph separators
 }
 """What may follow the beginning of a character, where that is not every continuation byte."""
+_TEMPLATES = frozenset(template.value.encode() for template in Template)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +54,13 @@ class _Option:
     worker: int | Builtin
     view: View
     bare: bool
-    """Whether the lone `-` may follow."""
+    """Whether the lone `-` may follow, or, for a worker, a template."""
     text: bool
-    """Whether an instruction may follow."""
+    """Whether any other instruction may follow."""
+
+    @property
+    def templates(self) -> bool:
+        return self.bare and not isinstance(self.worker, Builtin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +72,14 @@ class _Text:
     last: int = _NEWLINE
     partial: bytes = b""
     """The bytes so far of a character that is not complete."""
+    start: bytes | None = b""
+    """All that is written, as long as a template begins so; else None."""
 
     @property
-    def lone_dash(self) -> bool:
-        return self.used == 1 and self.last == _DASH
+    def worded(self) -> bool:
+        """Whether it would be an instruction in the planner's own words, if it ended here."""
+        lone_dash = self.used == 1 and self.last == _DASH
+        return not lone_dash and self.start not in _TEMPLATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +136,7 @@ class Grammar:
         if byte != _NEWLINE:
             return State(state.lines, state.written, _after(state.text, byte))
         option = self._heads(state)[state.written]
-        head = Head(option.worker, option.view, free_text=not state.text.lone_dash)
+        head = Head(option.worker, option.view, free_text=state.text.worded)
         return State((*state.lines, head))
 
     def _may_end(self, lines: tuple[Head, ...]) -> bool:
@@ -210,12 +221,20 @@ def _text_bytes(text: _Text, option: _Option) -> Iterator[int]:
     if text.partial:
         yield from _NARROWED.get(text.partial, _CONTINUATION)
         return
-    if text.used and text.last != _SPACE and (option.bare if text.lone_dash else option.text):
+    if text.used and text.last != _SPACE and (option.text if text.worded else option.bare):
         yield _NEWLINE
-    left = MAX_SUBTASK_BYTES - text.used
-    if not option.text:
-        yield from [_DASH] if not text.used else []
+    if option.text:
+        yield from _any_text(text)
         return
+    if option.bare and not text.used:
+        yield _DASH
+    if option.templates and text.start is not None:
+        begun = (one for one in _TEMPLATES if one.startswith(text.start) and one != text.start)
+        yield from {one[text.used] for one in begun}
+
+
+def _any_text(text: _Text) -> Iterator[int]:
+    left = MAX_SUBTASK_BYTES - text.used
     if left >= 1:
         yield from _VISIBLE
     if left >= 2 and text.used:
@@ -230,4 +249,7 @@ def _after(text: _Text, byte: int) -> _Text:
     whole = byte < 0x80 or any(
         partial[0] in leads and len(partial) == n for n, leads in _LEADS.items()
     )
-    return _Text(text.used + 1, byte, b"" if whole else partial)
+    start = None if text.start is None else text.start + bytes([byte])
+    if start is not None and not any(one.startswith(start) for one in _TEMPLATES):
+        start = None
+    return _Text(text.used + 1, byte, b"" if whole else partial, start)

@@ -7,8 +7,7 @@ holds the two together. Left out: prices and budgets (`run/budget.py`), and poli
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
 
 from conductor.core import Heard, PlanRequest
 from conductor.errors import PlanError
@@ -20,34 +19,10 @@ from conductor.plan.language import (
     Plan,
     Step,
     View,
-    resolve,
 )
+from conductor.plan.mask import Head, LabelMask, Mask, Unmasked, head_of
 
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """All that decides where data goes in a step: the worker, its view, and whether text written
-    by the planner, who saw the question, goes along."""
-
-    worker: int | Builtin
-    view: View
-    free_text: bool
-
-
-class Mask(Protocol):
-    """Which steps may follow which: the seam for masks computed from labels."""
-
-    def permits(self, earlier: tuple[Head, ...], head: Head) -> bool:
-        """Whether `head` may come after `earlier`, the steps of all rounds so far. Pure;
-        `head.view` names places in `earlier`."""
-
-
-@dataclass(frozen=True)
-class Unmasked:
-    """For pools that hold only workers which may see the whole request."""
-
-    def permits(self, earlier: tuple[Head, ...], head: Head) -> bool:
-        return True
+__all__ = ["Head", "LabelMask", "Mask", "PlanPool", "Unmasked", "may_stand_in", "validate"]
 
 
 @dataclass(frozen=True)
@@ -82,21 +57,38 @@ class PlanPool:
 
     @classmethod
     def of(cls, request: PlanRequest) -> PlanPool:
-        """The pool of a request's next round. More steps than the language knows are not offered,
-        nor is `redact`, for which no declassifier exists yet.
+        """The pool of a request's next round. More steps than the language knows are not offered.
 
-        Raises `PlanError` when no plan at all is possible, or what was heard is misnumbered.
+        Raises `PlanError` when no plan at all is possible, what was heard is misnumbered, or a
+        candidate is veiled and nothing says what it may see.
         """
         earlier = _heads(request.heard)
         most = 1 if request.one_step else min(request.max_steps, MAX_STEPS)
         return cls(
             workers=len(request.candidates),
-            builtins=frozenset() if request.one_step else frozenset({Builtin.VOTE}),
+            builtins=_builtins(request),
             max_steps=min(most, MAX_TOTAL_STEPS - len(earlier)),
             max_calls=min(request.calls_left, MAX_STEPS),
             may_stop=any(heard.answer for heard in request.heard),
             earlier=earlier,
+            mask=_mask(request),
         )
+
+
+def _builtins(request: PlanRequest) -> frozenset[Builtin]:
+    if request.one_step:
+        return frozenset()
+    return frozenset(Builtin) if request.may_redact else frozenset({Builtin.VOTE})
+
+
+def _mask(request: PlanRequest) -> Mask:
+    if request.flow is None:
+        if any(candidate.veiled for candidate in request.candidates):
+            raise PlanError("nothing says what a veiled candidate may be shown")
+        return Unmasked()
+    if len(request.flow.heard) != len(request.heard):
+        raise PlanError("every answer that was heard has one label")
+    return LabelMask(request.flow)
 
 
 def _heads(heard: tuple[Heard, ...]) -> tuple[Head, ...]:
@@ -123,7 +115,7 @@ def validate(plan: Plan, pool: PlanPool) -> None:
         raise PlanError(f"this round may have at most {pool.max_steps} steps")
     earlier, calls = pool.earlier, 0
     for number, step in plan.numbered():
-        head = Head(step.worker, resolve(step.access, number), bool(step.subtask))
+        head = head_of(step, number)
         calls += not isinstance(step.worker, Builtin)
         fault = _fault(step, head, pool)
         if fault is None and calls > pool.max_calls:
@@ -137,21 +129,29 @@ def validate(plan: Plan, pool: PlanPool) -> None:
         raise PlanError("`redact` is no answer: let a later step use it", len(earlier) - 1)
 
 
+def may_stand_in(plan: Plan, number: int, ordinal: int, pool: PlanPool) -> bool:
+    """Whether a worker may do the step of that number in place of the one that was planned. Pure;
+    what later steps may be shown does not change, since that depends on no worker."""
+    heads = tuple(head_of(step, place) for place, step in plan.numbered())
+    before = (*pool.earlier, *heads[: number - plan.first])
+    return pool.mask.permits(before, replace(heads[number - plan.first], worker=ordinal))
+
+
 def _fault(step: Step, head: Head, pool: PlanPool) -> str | None:
     if isinstance(step.worker, Builtin):
-        return _builtin_fault(step.worker, head, pool)
+        return _builtin_fault(step.worker, step.subtask, head.view, pool)
     if step.worker >= pool.workers:
         return f"there is no worker {step.worker}: the pool has {pool.workers}, counted from 0"
     return None
 
 
-def _builtin_fault(builtin: Builtin, head: Head, pool: PlanPool) -> str | None:
+def _builtin_fault(builtin: Builtin, subtask: str, view: View, pool: PlanPool) -> str | None:
     if builtin not in pool.builtins:
         return f"`{builtin}` cannot be used in this request"
-    if head.free_text:
+    if subtask:
         return f"`{builtin}` takes no instruction: write '-'"
-    if builtin is Builtin.VOTE and not head.view.steps:
+    if builtin is Builtin.VOTE and not view.steps:
         return "`vote` chooses among the results of earlier steps: name at least one"
-    if builtin is Builtin.REDACT and head.view.question + len(head.view.steps) != 1:
+    if builtin is Builtin.REDACT and view.question + len(view.steps) != 1:
         return "`redact` works on exactly one text: the question or one step"
     return None

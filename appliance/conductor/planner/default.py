@@ -16,7 +16,9 @@ The rules, in order:
 5.  `quality`: the two most skilled answer side by side and the more skilled of them combines, when
     the round may have three steps and calls and the second is at most CLOSE behind; else the most
     skilled answers alone.
-6.  Stand-ins, for a step whose worker fails: everybody left after rule 1, the most skilled first. A
+6.  Workers that may see the question only after `redact` are left out of all this, unless one of
+    them is so much abler that `veiled.py` plans by way of a redaction.
+7.  Stand-ins, for a step whose worker fails: everybody left after rule 1, the most skilled first. A
     lone worker is not its own stand-in.
 
 It never asks to look at answers: its plans, not its judgement of texts, are all that it is. Only
@@ -28,25 +30,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from conductor.core import Candidate, Card, PlanRequest, Preference
+from conductor.core import Candidate, PlanRequest, Preference
 from conductor.errors import PlanError
 from conductor.plan.language import Access, Plan, Step
+from conductor.plan.templates import Template
 from conductor.plan.validate import PlanPool
+from conductor.planner import veiled
 from conductor.planner.domain import domain
 from conductor.planner.engine import Planned
+from conductor.planner.ranking import price_usd, roomy, skill
 
 GOOD_ENOUGH: Mapping[Preference, float] = {"thrifty": 0.5, "balanced": 0.7}
 """Least chance of a right answer at which price decides."""
 CLOSE = 0.15
 """How far behind the best a second opinion may be. A much weaker one misleads who combines them."""
-EXPECTED_ANSWER_TOKENS = 400
-"""Length of an answer, for comparing prices and for room in the context window."""
 
-COMBINE = (
-    "Two independent answers to the request are shown. Where they disagree, work out which is "
-    "right. Then write one complete final answer to the request, in the form it asks for, without "
-    "mentioning the two answers."
-)
+COMBINE = Template.COMBINE.value
 _QUESTION = Access(question=True)
 
 
@@ -78,6 +77,10 @@ class DefaultEngine:
 
 def plan_by_rules(request: PlanRequest) -> Planned:
     """The rules above as a pure function."""
+    return veiled.planned(request, DefaultEngine.name, _plan)
+
+
+def _plan(request: PlanRequest) -> Planned:
     pool = PlanPool.of(request)
     if pool.may_stop:
         return Planned(Plan(first=pool.first), DefaultEngine.name)
@@ -93,33 +96,20 @@ def plan_by_rules(request: PlanRequest) -> Planned:
     return Planned(plan, DefaultEngine.name, stand_ins)
 
 
-def skill(card: Card, topic: str) -> float:
-    """Rule 2."""
-    for name in (topic, "general"):
-        if name in card.skill:
-            return card.skill[name]
-    return min(card.skill.values(), default=0.0)
-
-
 def _usable(request: PlanRequest) -> list[_Ranked]:
-    needed = request.prompt_tokens + EXPECTED_ANSWER_TOKENS
     spent = {heard.worker for heard in request.heard}
     everybody = list(enumerate(request.candidates))
     offered = [(i, c) for i, c in everybody if i not in spent] or everybody
-    roomy = [(i, c) for i, c in offered if c.context_tokens >= needed]
+    able = [(i, c) for i, c in offered if roomy(c, request.prompt_tokens)]
     topic = domain(request.question)
-    return [_rank(i, c, topic, request.prompt_tokens) for i, c in roomy or offered]
+    return [_rank(i, c, topic, request.prompt_tokens) for i, c in able or offered]
 
 
 def _rank(ordinal: int, candidate: Candidate, topic: str, prompt_tokens: int) -> _Ranked:
-    price_usd_per_m = (
-        prompt_tokens * candidate.price.input_usd_per_mtok
-        + EXPECTED_ANSWER_TOKENS * candidate.price.output_usd_per_mtok
-    )
     ability = skill(candidate.card, topic)
     faster = -candidate.card.output_tokens_per_s
     cheap = (
-        price_usd_per_m,
+        price_usd(candidate, prompt_tokens),
         not candidate.local,
         faster,
         -ability,

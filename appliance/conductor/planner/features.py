@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from conductor.core import Candidate, PlanRequest
 from conductor.plan import agreement
-from conductor.planner.default import EXPECTED_ANSWER_TOKENS
 from conductor.planner.facts import Domain, Facts
 from conductor.planner.lexical import lexical
+from conductor.planner.ranking import EXPECTED_ANSWER_TOKENS
 
 FEATURES = 1
 """Version of all of this; a bundle names the one that it was trained on."""

@@ -15,6 +15,9 @@ Around the network stand a few rules, for what it never met in training:
 6.  A worker that gave no answer is neither asked again nor counted as one that was wrong: that it
     is down says nothing of the question.
 
+7.  Workers that may see the question only after `redact` it is not shown; a rule says when to go to
+    one (`veiled.py`).
+
 Left out: sampling. The same request gets the same plan.
 """
 
@@ -36,7 +39,7 @@ from conductor.errors import BundleError, PlanError, StartError
 from conductor.plan.language import Plan
 from conductor.plan.validate import PlanPool
 from conductor.planner import facts as factsfile
-from conductor.planner import graph
+from conductor.planner import graph, veiled
 from conductor.planner.bundle import Runtime
 from conductor.planner.decode import asking, keeping
 from conductor.planner.encoder import ALIKE, WIDTH
@@ -142,6 +145,9 @@ class PocketEngine:
 
     def plan_now(self, request: PlanRequest) -> Planned:
         """The same, in the caller's thread. One at a time."""
+        return veiled.planned(request, self.name, self._plan)
+
+    def _plan(self, request: PlanRequest) -> Planned:
         pool = PlanPool.of(request)
         if not request.candidates or not pool.max_steps:
             return self._without_asking(pool)

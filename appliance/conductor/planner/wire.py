@@ -34,6 +34,7 @@ from conductor.plan.conclusion import READ_CHARS, ends
 from conductor.plan.language import MAX_STEPS, MAX_TOTAL_STEPS, MAX_WORKERS, parse, show
 from conductor.plan.validate import PlanPool, validate
 from conductor.planner import fields as read
+from conductor.planner import wireflow
 from conductor.planner.engine import Insight, Planned
 from conductor.planner.fields import Fields, WireError
 
@@ -110,6 +111,8 @@ def encode_request(request: PlanRequest) -> bytes:
         "heard": [asdict(heard) for heard in request.heard],
         "rounds_left": request.rounds_left,
         "calls_left": request.calls_left,
+        "may_redact": request.may_redact,
+        "flow": None if request.flow is None else wireflow.encode(request.flow),
     }
     return orjson.dumps(fields)
 
@@ -133,6 +136,8 @@ def decode_request(raw: bytes) -> PlanRequest:
         heard=tuple(_heard(item, step, len(candidates)) for step, item in heard),
         rounds_left=read.whole(fields, "rounds_left", 0, MAX_TOTAL_STEPS),
         calls_left=read.whole(fields, "calls_left", 0, _MOST),
+        may_redact=read.flag(fields, "may_redact"),
+        flow=None if fields["flow"] is None else wireflow.decode(fields["flow"], len(candidates)),
     )
 
 
@@ -209,6 +214,7 @@ def _candidate_fields(candidate: Candidate) -> Fields:
         "output_usd_per_mtok": candidate.price.output_usd_per_mtok,
         "local": candidate.local,
         "context_tokens": candidate.context_tokens,
+        "veiled": candidate.veiled,
     }
 
 
@@ -221,6 +227,7 @@ _CANDIDATE = (
     "output_usd_per_mtok",
     "local",
     "context_tokens",
+    "veiled",
 )
 
 
@@ -238,6 +245,7 @@ def _candidate(item: Any) -> Candidate:
         ),
         local=read.flag(fields, "local"),
         context_tokens=read.whole(fields, "context_tokens", 0, _MOST),
+        veiled=read.flag(fields, "veiled"),
     )
 
 
