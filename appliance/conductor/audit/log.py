@@ -6,40 +6,34 @@ without an added delay) and wakes the loop once per batch. When the disk fails, 
 fails, and each later one tries to open the log again: nothing is answered unrecorded. So does the
 writer by itself every `RETRY_S`, since whoever balances load may send no request until it is well.
 
-Left out: the record's form (`record.py`), files and crash recovery (`segments.py`),
-checking (`verify.py`), checkpoints and signatures.
+Left out: the record's form (`record.py`), the end of the chain, its seal and its segments
+(`writer.py`), what is there when it is opened (`resume.py`), checking (`verify.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import os
 import queue
 import threading
 import time
-import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from conductor.audit.record import ChainEnd, Fields, Moment, checked, hash_line, seal
-from conductor.audit.segments import (
-    MAX_BATCH,
-    Segment,
-    chain_end,
-    lock,
-    read_tail,
-    segment_path,
-    segments,
-)
+from conductor.audit.keys import AuditKey
+from conductor.audit.record import ChainEnd, Fields, Moment, checked
+from conductor.audit.retention import RETENTION_DAYS, remove_expired
+from conductor.audit.segments import MAX_BATCH
+from conductor.audit.writer import SEGMENT_BYTES, Writer, now, reason
 from conductor.errors import AuditError
 
-SEGMENT_BYTES = 256 << 20
 RETRY_S = 1.0
 """Between two attempts to open a log again that could not be written."""
+
+CHECKPOINT_S = 60.0
+"""Between two signed checkpoints while there is something new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +47,18 @@ class _Entry:
 class AuditLog:
     """The one writer of an audit directory. Open with `AuditLog.open`; `post` from the loop."""
 
-    def __init__(
-        self, directory_fd: int, segment: Segment, end: ChainEnd, max_batch: int, segment_bytes: int
-    ) -> None:
-        self._directory_fd = directory_fd
-        self._segment = segment
-        self._end = end
+    def __init__(self, writer: Writer, max_batch: int, checkpoint_s: float, retention_days: int):
+        self._writer = writer
         self._max_batch = max_batch
-        self._segment_bytes = segment_bytes
-        self._boot_id = _boot_id()
+        self._checkpoint_s = checkpoint_s
+        self._retention_days = retention_days
+        self._signed_at = time.monotonic()
         self._queue: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self._gate = threading.Lock()
         self._closed = False
         self._lost = 0
         self._trouble = ""
         self._thread = threading.Thread(target=self._run, name="audit-writer", daemon=True)
-        self.commits = 0
-        """Batches made durable so far."""
 
     @classmethod
     def open(
@@ -79,28 +68,26 @@ class AuditLog:
         max_batch: int = 64,
         segment_bytes: int = SEGMENT_BYTES,
         start: Mapping[str, object] | None = None,
+        key: AuditKey | None = None,
+        checkpoint_s: float = CHECKPOINT_S,
+        retention_days: int = RETENTION_DAYS,
     ) -> AuditLog:
         """Lock the directory, cut back what a crash tore, write the `start` record (with the
         fields `start`), and begin. Blocks for a few syncs.
 
+        With a `key` the log is sealed: each record under a MAC, a signed checkpoint every
+        `checkpoint_s` seconds in which something was recorded, and segments older than
+        `retention_days` (0: none ever) removed.
+
         Raises:
-            AuditError: somebody else writes this log, it is damaged, or it cannot be written.
+            AuditError: somebody else writes this log, it is damaged or was changed, it is sealed
+                and the key is not given or not its own, or it cannot be written.
         """
         if not 1 <= max_batch <= MAX_BATCH:
             raise AuditError(f"audit.max_batch must be 1 to {MAX_BATCH}")
-        first = checked("start", start or {})
-        with contextlib.ExitStack() as undo:
-            directory_fd = lock(directory)
-            undo.callback(os.close, directory_fd)
-            try:
-                segment, end, torn = _find_end(directory, directory_fd)
-                undo.callback(segment.close)
-                segment.reopen()
-                log = cls(directory_fd, segment, end, max_batch, segment_bytes)
-                log._write([("start", first, _now()), *_told_torn(torn)])
-            except OSError as error:
-                raise AuditError(f"the audit log cannot be opened: {_reason(error)}") from None
-            undo.pop_all()
+        first = {"start": checked("start", start or {})}
+        writer = Writer.open(directory, key, segment_bytes, first)
+        log = cls(writer, max_batch, checkpoint_s, retention_days)
         log._thread.start()
         return log
 
@@ -113,7 +100,12 @@ class AuditLog:
     def head(self) -> ChainEnd:
         """The last durable record. Noted elsewhere, its hash proves later that nothing up to it
         was cut or rewritten."""
-        return self._end
+        return self._writer.end
+
+    @property
+    def commits(self) -> int:
+        """Batches made durable so far."""
+        return self._writer.commits
 
     def post(self, event: str, **fields: object) -> asyncio.Future[None]:
         """Queue a record; its order is fixed now. The future resolves when it is durable and
@@ -128,7 +120,7 @@ class AuditLog:
             if self._closed:
                 _settle([future], "the audit log is closed")
             else:
-                self._queue.put(_Entry(event, copy, _now(), future))
+                self._queue.put(_Entry(event, copy, now(), future))
         return future
 
     async def append(self, event: str, **fields: object) -> None:
@@ -146,7 +138,7 @@ class AuditLog:
             if self._closed:
                 return
             self._closed = True
-            self._queue.put(_Entry("stop", {}, _now(), future))
+            self._queue.put(_Entry("stop", {}, now(), future))
             self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         await future
@@ -154,14 +146,20 @@ class AuditLog:
     # -- the writer thread ------------------------------------------------------------------
 
     def _run(self) -> None:
+        segment: Path | None = None
         try:
             while batch := self._take():
                 self._commit(batch)
+                self._seal()
+                if segment != self._writer.segment and not self._trouble:
+                    segment = self._writer.segment
+                    self._tend(self._remove_expired)
+            if not self._trouble:
+                self._tend(self._checkpoint)
         finally:
             with self._gate:
                 self._closed = True
-            self._segment.close()
-            os.close(self._directory_fd)
+            self._writer.close()
             self._refuse_rest()
 
     def _take(self) -> list[_Entry]:
@@ -181,12 +179,19 @@ class AuditLog:
         return batch
 
     def _first(self) -> _Entry | None:
-        while self._trouble:
+        """The next entry; meanwhile heals the log, and signs what is due."""
+        while True:
             try:
-                return self._queue.get(timeout=RETRY_S)
+                return self._queue.get(timeout=self._patience())
             except queue.Empty:
-                self._commit([])
-        return self._queue.get()
+                self._commit([]) if self._trouble else self._seal()
+
+    def _patience(self) -> float | None:
+        if self._trouble:
+            return RETRY_S
+        if not self._writer.unsigned:
+            return None
+        return max(0.0, self._signed_at + self._checkpoint_s - time.monotonic())
 
     def _commit(self, batch: list[_Entry]) -> None:
         """Make a batch durable, or fail it. An empty one only opens the log again."""
@@ -194,39 +199,45 @@ class AuditLog:
         failure = "the audit log cannot be written"
         try:
             if self._trouble:
-                self._segment.reopen()
+                self._writer.reopen()
                 note: Fields = {"lost": self._lost, "reason": self._trouble}
-                moment = batch[0].moment if batch else _now()
+                moment = batch[0].moment if batch else now()
                 records.insert(0, ("log_recovered", note, moment))
-            self._write(records)
+            self._writer.append(records)
             self._lost, self._trouble, failure = 0, "", ""
         except OSError as error:
             self._lost += len(batch)
-            self._trouble = _reason(error)
+            self._trouble = reason(error)
             failure = f"the audit log cannot be written: {self._trouble}"
         finally:
             _hand_back(batch, failure)
 
-    def _write(self, records: list[tuple[str, Fields, Moment]]) -> None:
-        """Chain, write and sync; the chain moves on only when all of it is durable."""
-        if self._segment.good_bytes >= self._segment_bytes:
-            self._segment = self._next_segment()
-        end, lines = self._end, []
-        for event, fields, moment in records:
-            line = seal(end, event, fields, moment, self._boot_id)
-            lines.append(line)
-            end = ChainEnd(end.seq + 1, hash_line(line))
-        self._segment.append(b"\n".join(lines) + b"\n")
-        self._end = end
-        self.commits += 1
+    def _seal(self) -> None:
+        """Sign a checkpoint when one is due."""
+        due = time.monotonic() >= self._signed_at + self._checkpoint_s
+        if due and not self._trouble and self._tend(self._checkpoint):
+            self._signed_at = time.monotonic()
 
-    def _next_segment(self) -> Segment:
-        path = self._segment.path
-        number = int(path.stem.partition("-")[2]) + 1
-        following = Segment(self._directory_fd, segment_path(path.parent, number), 0)
-        following.reopen()
-        self._segment.close()
-        return following
+    def _checkpoint(self) -> None:
+        self._writer.checkpoint(self._moment())
+
+    def _remove_expired(self) -> None:
+        with contextlib.suppress(AuditError):  # damage of old: `verify` tells it; recording goes on
+            remove_expired(self._writer, self._retention_days, self._moment())
+
+    def _moment(self) -> Moment:
+        """Now, unless posts wait: what is written before them may not have a later time."""
+        with self._gate:
+            return now() if self._queue.empty() else self._writer.last
+
+    def _tend(self, work: Callable[[], None]) -> bool:
+        """Do what no post waits for; its failure is the log's, which then has to be healed."""
+        try:
+            work()
+        except OSError as error:
+            self._trouble = self._trouble or reason(error)
+            return False
+        return True
 
     def _refuse_rest(self) -> None:
         """Should the thread end otherwise than by `close`, nobody may wait for ever."""
@@ -235,27 +246,6 @@ class AuditLog:
                 entry = self._queue.get_nowait()
                 if entry is not None:
                     _hand_back([entry], "the audit log is closed")
-
-
-def _find_end(directory: Path, directory_fd: int) -> tuple[Segment, ChainEnd, bytes]:
-    """The segment to go on with, where its chain stands, and what a crash tore."""
-    existing = segments(directory)
-    if not existing:
-        return Segment(directory_fd, segment_path(directory, 1), 0), ChainEnd(), b""
-    tails = [read_tail(path) for path in existing[-2:]]
-    # A crash between creating a segment and writing to it leaves the end one segment back.
-    last_line = next((tail.last_line for tail in reversed(tails) if tail.last_line), None)
-    if last_line is None and len(existing) > 1:
-        raise AuditError("the last two audit segments are empty: run `conductor audit verify`")
-    end = ChainEnd() if last_line is None else chain_end(last_line)
-    return Segment(directory_fd, existing[-1], tails[-1].good_bytes), end, tails[-1].torn
-
-
-def _told_torn(torn: bytes) -> list[tuple[str, Fields, Moment]]:
-    if not torn:
-        return []
-    note: Fields = {"cut_bytes": len(torn), "cut_sha256": hash_line(torn)}
-    return [("log_recovered", {**note, "lost": 0, "reason": "torn"}, _now())]
 
 
 def _hand_back(batch: list[_Entry], failure: str) -> None:
@@ -275,20 +265,3 @@ def _settle(futures: list[asyncio.Future[None]], failure: str) -> None:
             future.exception()  # a post that nobody awaits is told by `healthy`, not by the loop
         else:
             future.set_result(None)
-
-
-def _now() -> Moment:
-    return Moment(time.time_ns(), time.monotonic_ns())
-
-
-def _reason(error: OSError) -> str:
-    """`ENOSPC` and the like: the name only, never the path."""
-    return errno.errorcode.get(error.errno or 0, "EIO")
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        # Without it monotonic times of two runs cannot be compared, so no two may look alike.
-        return str(uuid.uuid4())

@@ -3,12 +3,18 @@
 A line is canonical JSON: sorted keys, UTF-8, no floats, no line break. Its hash is the SHA-256 of
 exactly those bytes, without the newline; the next record repeats it as `prev`.
 
+In a sealed log each record also holds `mac`: HMAC-SHA256, under the key of the chain, of its line
+as it would be without it. Anybody can compute the hashes of a chain; without the key nobody can
+write a record that the appliance, or whoever has the key, takes for its own. It covers what was
+written since the last signed checkpoint; to those who hold only the public key it proves nothing.
+
 Left out: files (`segments.py`), threads (`log.py`), checking a whole log (`verify.py`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,7 +35,7 @@ MAX_STRING_BYTES = 4096
 MAX_RECORD_BYTES = 16384
 _MAX_DEPTH = 6
 _INT64 = 1 << 63
-_OWN_KEYS = frozenset({"seq", "ts", "mono_ns", "boot_id", "prev", "event"})
+_OWN_KEYS = frozenset({"seq", "ts", "mono_ns", "boot_id", "prev", "event", "mac"})
 
 
 @dataclass(frozen=True)
@@ -65,19 +71,52 @@ def canonical(record: Mapping[str, Any]) -> bytes:
     return orjson.dumps(record, option=orjson.OPT_SORT_KEYS)
 
 
-def seal(end: ChainEnd, event: str, fields: Fields, moment: Moment, boot_id: str) -> bytes:
-    """The canonical line of the record that follows `end`. `fields` have been `checked`."""
-    return canonical(
-        {
-            **fields,
-            "event": event,
-            "seq": end.seq + 1,
-            "prev": end.hash,
-            "ts": moment.ts,
-            "mono_ns": moment.mono_ns,
-            "boot_id": boot_id,
-        }
-    )
+def seal(
+    end: ChainEnd,
+    event: str,
+    fields: Fields,
+    moment: Moment,
+    boot_id: str,
+    chain_key: bytes | None = None,
+) -> bytes:
+    """The canonical line of the record that follows `end`, with a `mac` where there is a
+    `chain_key`. `fields` have been `checked`."""
+    record = {
+        **fields,
+        "event": event,
+        "seq": end.seq + 1,
+        "prev": end.hash,
+        "ts": moment.ts,
+        "mono_ns": moment.mono_ns,
+        "boot_id": boot_id,
+    }
+    line = canonical(record)
+    if chain_key is None:
+        return line
+    record["mac"] = hmac.digest(chain_key, line, "sha256").hex()
+    return canonical(record)
+
+
+def mac_holds(record: Mapping[str, Any], chain_key: bytes) -> bool:
+    """Whether whoever has `chain_key` wrote this record."""
+    bare = {key: value for key, value in record.items() if key != "mac"}
+    expected = hmac.digest(chain_key, canonical(bare), "sha256").hex()
+    return hmac.compare_digest(expected.encode(), str(record.get("mac")).encode())
+
+
+def parse(line: bytes) -> dict[str, Any] | None:
+    """The record of a line without its newline; None when that is not exactly the canonical form
+    of one."""
+    try:
+        record = orjson.loads(line)
+        exact = canonical(record) == line
+    except (orjson.JSONDecodeError, TypeError):
+        return None
+    if not exact or not isinstance(record, dict):
+        return None
+    text = all(isinstance(record.get(key), str) for key in ("prev", "ts", "boot_id", "event"))
+    count = all(type(record.get(key)) is int for key in ("seq", "mono_ns"))
+    return record if text and count else None
 
 
 def checked(event: str, fields: Mapping[str, object]) -> Fields:

@@ -17,10 +17,13 @@ from typing import Any
 
 import orjson
 
-from conductor.audit.record import MAX_RECORD_BYTES, ChainEnd, hash_line
+from conductor.audit.record import MAX_RECORD_BYTES, ChainEnd, hash_line, parse
 from conductor.errors import AuditError
 
 _SEGMENT_GLOB = f"audit-{'[0-9]' * 8}.jsonl"
+
+CHECKPOINT_NAME = "checkpoint"
+"""Beside the segments: the signed checkpoint written last, for whoever anchors it elsewhere."""
 
 MAX_BATCH = 256
 """Records in one write. A crash can tear no more, so this bounds how far back `read_tail` looks."""
@@ -87,6 +90,25 @@ def read_tail(path: Path) -> Tail:
     return Tail(start + good, line, window[good:])
 
 
+def first_record(path: Path) -> dict[str, Any] | None:
+    """The record that a segment begins with; None when it has none."""
+    with path.open("rb") as file:
+        return parse(file.readline(2 * MAX_RECORD_BYTES).removesuffix(b"\n"))
+
+
+def is_sealed(directory: Path) -> bool:
+    """Whether the end of the log in `directory` was written with a key.
+
+    Raises `AuditError` and `OSError`.
+    """
+    for path in reversed(segments(directory)):
+        line = read_tail(path).last_line
+        if line is not None:
+            record = parse(line)
+            return record is not None and "mac" in record
+    return False
+
+
 def _line_start(window: bytes, end: int) -> int:
     """Where the line that ends (with its newline) at `end` begins."""
     return window.rfind(b"\n", 0, end - 1) + 1
@@ -104,6 +126,25 @@ def chain_end(line: bytes) -> ChainEnd:
             "the directory away and start a new log"
         )
     return ChainEnd(seq, hash_line(line))
+
+
+def latest_note(directory: Path) -> str | None:
+    """The checkpoint signed last, as it is kept in `directory`; None when there is none."""
+    try:
+        return (directory / CHECKPOINT_NAME).read_text(encoding="utf-8")
+    except (FileNotFoundError, UnicodeDecodeError):
+        return None
+
+
+def publish_note(directory: Path, note: str) -> None:
+    """Replace that checkpoint, whole or not at all. Raises `OSError`."""
+    new = directory / (CHECKPOINT_NAME + ".new")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with os.fdopen(os.open(new, flags, 0o640), "wb") as file:
+        file.write(note.encode())
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(directory / CHECKPOINT_NAME)
 
 
 class Segment:
