@@ -117,8 +117,10 @@ def _place(model: CatalogueModel, models_dir: Path, fill: Callable[[_Target], No
     try:
         models_dir.mkdir(parents=True, exist_ok=True)
         with _locked(models_dir):
-            present = locate(models_dir, model, verify=True)
-            return present or _make(model, models_dir, fill)
+            path = locate(models_dir, model, verify=True) or _make(model, models_dir, fill)
+            _name(model, models_dir, path.name)
+            _sync(models_dir)
+            return path
     except OSError as error:
         raise StartError(
             f"{model.id}: the models directory cannot be written ({os.strerror(error.errno or 0)})"
@@ -140,14 +142,14 @@ def _make(model: CatalogueModel, models_dir: Path, fill: Callable[[_Target], Non
             target.close()
         target.path.chmod(0o644)
         target.path.rename(final)
-    _name(model, models_dir, final.name)
-    _sync(models_dir)
     return final
 
 
 def _name(model: CatalogueModel, models_dir: Path, target: str) -> None:
-    """A readable link beside the file, for people."""
+    """A readable link beside the file, for people and for the scanner, which knows no catalogue."""
     link = models_dir / model.file
+    if link.is_symlink() and str(link.readlink()) == target:
+        return
     with suppress(FileNotFoundError):
         link.unlink()
     link.symlink_to(target)
