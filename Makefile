@@ -5,8 +5,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 LOCKED := -qq --no-deps --require-hashes
-# The smallest models that everything works with: a worker, and the planner's sentence encoder.
-MODELS := smollm2-135m minilm-l6
+# The smallest models that everything works with: a worker, the planner's sentence encoder, the names.
+MODELS := smollm2-135m minilm-l6 rampart-names
 
 .PHONY: help demo serve test check bench train-set lock clean
 

@@ -94,7 +94,13 @@ def read_appliance(
     egress = EgressConfig(_seconds(section, "permit_ttl_s", EgressConfig.permit_ttl_s, 300.0))
     section.done()
     section = root.mapping("audit", optional=True)
-    audit = AuditConfig(section.integer("max_batch", AuditConfig.max_batch, low=1, high=MAX_BATCH))
+    audit = AuditConfig(
+        max_batch=section.integer("max_batch", AuditConfig.max_batch, low=1, high=MAX_BATCH),
+        checkpoint_s=section.number("checkpoint_s", AuditConfig.checkpoint_s, low=1, high=86_400),
+        retention_days=section.integer(
+            "retention_days", AuditConfig.retention_days, low=1, high=36_500
+        ),
+    )
     section.done()
     limits = _limits(root.mapping("limits", optional=True))
     scan = _scan(root.mapping("scan", optional=True))

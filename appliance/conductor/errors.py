@@ -6,6 +6,7 @@
       SecretUnavailable     a secret is not where the configuration says
       PlanError             text that is no plan, or a plan that does not fit the pool
       PermitRefused         egress will not send
+      ApprovalRefused       a person's approval does not count (declassify/approved.py)
       BundleError           a trained conductor on disk cannot be trusted, or not be written
       WorkerError           an attempt failed; `failure` says how
       AuditError            the decision cannot be recorded

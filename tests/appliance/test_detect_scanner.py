@@ -18,6 +18,7 @@ import uvloop
 import conductor
 from conductor.detect import pool
 from conductor.detect.pool import ScanPool
+from conductor.detect.profile import Profile
 from conductor.detect.scan import Scanner
 from support.soon import SOON_S, until
 
@@ -148,9 +149,9 @@ async def test_a_body_that_kills_two_processes_is_unscanned(
     killed: set[int] = set()
     ask = pool._ask
 
-    async def ask_and_die(process: asyncio.subprocess.Process, body: bytes) -> object:
+    async def ask_and_die(process: asyncio.subprocess.Process, head: bytes, body: bytes) -> object:
         process.send_signal(signal.SIGSTOP)
-        asking = asyncio.create_task(ask(process, body))
+        asking = asyncio.create_task(ask(process, head, body))
         await asyncio.sleep(0.01)
         process.kill()
         killed.add(process.pid)
@@ -233,9 +234,9 @@ async def test_the_same_body_is_scanned_once(monkeypatch: pytest.MonkeyPatch) ->
     asked: list[int] = []
     inner = ScanPool.scan
 
-    async def scan(self: ScanPool, body: bytes, timeout_s: float) -> object:
+    async def scan(self: ScanPool, body: bytes, timeout_s: float, profile: Profile) -> object:
         asked.append(len(body))
-        return await inner(self, body, timeout_s)
+        return await inner(self, body, timeout_s, profile)
 
     monkeypatch.setattr(ScanPool, "scan", scan)
     async with running(Scanner(timeout_s=SOON_S)) as scanner:

@@ -212,7 +212,7 @@ import importlib, json, sys
 import conductor.api.server as server
 from conductor.cli.main import main
 
-async def probe(site):
+async def probe(site, degraded=""):
     tried = {}
     for name in NAMES:
         try:

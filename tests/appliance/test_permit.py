@@ -35,6 +35,7 @@ from conductor.egress.permit import (
 )
 from conductor.errors import ConfigError, PermitRefused
 from conductor.labels import Clearance
+from support.clearances import only
 from support.vendor import LATTICE, remote_worker
 
 KEY = Ed25519PrivateKey.generate()
@@ -84,8 +85,7 @@ def make_gate(clock: Clock | None = None, *workers: Worker, max_seen: int = 1000
     return PermitGate(
         PUBLIC,
         EPOCH,
-        workers or (remote_worker(1), remote_worker(1, "other")),
-        LATTICE,
+        only(workers or (remote_worker(1), remote_worker(1, "other")), LATTICE),
         clock=clock or Clock(),
         max_ttl_s=60.0,
         max_seen=max_seen,

@@ -20,6 +20,7 @@ from typing import Any
 import httpx
 from openai import AsyncOpenAI
 
+from conductor.activation.store import Store
 from conductor.api.server import Server, serving
 from conductor.cli.firststart import prepare
 from conductor.config import Site
@@ -28,6 +29,7 @@ from conductor.egress import server as egress
 from conductor.egress.gate import PermitGate
 from conductor.egress.permit import PUBLIC_NAME, load_public
 from conductor.egress.providers import LiteLLMProvider
+from conductor.egress.revisions import Revisions
 from conductor.planner.default import DefaultEngine
 from conductor.secretrefs import Secret
 from conductor.simulated.vendor import SimulatedVendor
@@ -146,11 +148,15 @@ async def egress_of(site: Site) -> AsyncIterator[None]:
     """The egress process's inside, on its real socket, with litellm behind it."""
     public = load_public(site.appliance.paths.permits / PUBLIC_NAME)
     remote = tuple(w for w in site.workers if isinstance(w.endpoint, RemoteEndpoint))
-    gate = PermitGate(public, egress.new_epoch(), remote, site.policy.lattice)
+    store = Store(site.appliance.paths.state)
+    revisions = Revisions(site, lambda number: site.with_policy(store.copy(number).policy), 600.0)
+    gate = PermitGate(public, egress.new_epoch(), revisions)
     keys = {worker.id: Secret("simulated-key") for worker in remote}
     async with LiteLLMProvider(remote, keys) as provider:
         await provider.prove()  # as the process does: it also loads litellm, warnings and all
-        service = egress.EgressService(gate, provider, max_body_bytes=64 * 1024 * 1024)
+        service = egress.EgressService(
+            gate, provider, max_body_bytes=64 * 1024 * 1024, revisions=revisions
+        )
         socket = site.appliance.paths.egress_socket
         async with egress.serving(socket, service, drain_s=0.1):
             yield

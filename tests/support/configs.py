@@ -26,6 +26,12 @@ CLASSIFY: dict[str, Tree] = {
     "iban": {"level": "confidential", "compartments": ["pii", "payment"]},
     "payment_card": {"level": "confidential", "compartments": ["pii", "payment"]},
     "email": {"compartments": ["pii"]},
+    "person": {"compartments": ["pii"]},
+    "address": {"compartments": ["pii"]},
+    "phone": {"compartments": ["pii"]},
+    "id": {"level": "confidential", "compartments": ["pii"]},
+    "ip": {"level": "internal"},
+    "marking": {"level": "confidential"},
 }
 
 

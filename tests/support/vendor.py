@@ -23,6 +23,7 @@ from conductor.egress.server import EgressService, new_epoch, serving
 from conductor.labels import Clearance, Lattice
 from conductor.secretrefs import Secret
 from conductor.simulated.vendor import Received, SimulatedVendor
+from support.clearances import only
 
 LATTICE = Lattice(
     ("public", "internal", "confidential", "restricted"), frozenset({"pii", "secret", "unscanned"})
@@ -166,7 +167,7 @@ async def running_egress(
         port = await vendor.start_tcp()
         workers = tuple(remote_worker(port, model, limits) for model in models)
         keys = {worker.id: Secret(VENDOR_KEY) for worker in workers}
-        gate = PermitGate(key.public_key(), new_epoch(), workers, LATTICE)
+        gate = PermitGate(key.public_key(), new_epoch(), only(workers, LATTICE))
         with short_directory() as directory:
             socket = directory / "egress.sock"
             async with LiteLLMProvider(workers, keys) as litellm:

@@ -11,13 +11,20 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 from dataclasses import dataclass
 
 import structlog
 from aiohttp import web
 
+from conductor.api.admin import administered
 from conductor.api.app import Handlers, admin_app, api_app
+from conductor.api.approvals import ApprovalsHandler
 from conductor.api.bodies import BodyGate
 from conductor.api.chat import ChatHandler
 from conductor.api.explain import ExplainHandler
@@ -25,6 +32,7 @@ from conductor.api.health import HealthHandler
 from conductor.api.keys import KeyRing
 from conductor.api.middleware import Door
 from conductor.api.models import ModelsHandler
+from conductor.api.policyexplain import explain_request
 from conductor.api.protocol import Runner
 from conductor.config import Site
 from conductor.core import Body
@@ -71,30 +79,31 @@ class Server:
         return not self.door.inside
 
 
-async def serve(site: Site) -> None:
-    """Serve until a signal comes, then drain."""
+async def serve(site: Site, degraded: str = "") -> None:
+    """Serve until a signal comes, then drain. `degraded` as in `services`."""
     asyncio.get_running_loop().add_signal_handler(
-        signal.SIGHUP, lambda: log.warning("reload_not_supported", do="restart the process")
+        signal.SIGHUP, lambda: log.warning("no_reload", do="conductor policy apply, or a restart")
     )
     with stop_signal() as stop:
-        async with serving(site) as server:
+        async with serving(site, degraded) as server:
             await stop.wait()
             await server.drain(site.appliance.api.drain_s)
 
 
 @asynccontextmanager
-async def serving(site: Site) -> AsyncIterator[Server]:
+async def serving(site: Site, degraded: str = "") -> AsyncIterator[Server]:
     """Enter with both ports open. Leaving cancels what still runs: `drain` first."""
     api = site.appliance.api
     door = Door()
     ring = KeyRing(site.appliance.keys, resolve)
-    async with services(site) as parts, AsyncExitStack() as stack:
+    async with services(site, degraded) as parts, AsyncExitStack() as stack:
         admin = Runner(admin_app(_health(parts, door)))
         # handler_cancellation: a client that leaves is not noticed without it (off by default).
         runner = Runner(_api(parts, ring, door), handler_cancellation=True, shutdown_timeout=1.0)
         for one in (admin, runner):
             await one.setup()
             stack.push_async_callback(one.cleanup)
+        await stack.enter_async_context(_administered(parts))
         admin_port = await _listen(admin, api.admin_host, api.admin_port)
         port = await _listen(runner, api.host, api.port)
         if api.unix_socket is not None:
@@ -120,6 +129,16 @@ def _api(parts: Services, ring: KeyRing, door: Door) -> web.Application:
         health=_health(parts, door),
     )
     return api_app(handlers, ring, parts.metrics, door)
+
+
+def _administered(parts: Services) -> AbstractAsyncContextManager[None]:
+    """The socket for `conductor policy` and `conductor approvals`."""
+
+    async def explain(raw: bytes, key: str | None, declared: str | None) -> Body:
+        return await explain_request(parts.site, parts.scanner, raw, key, declared)
+
+    waiting = ApprovalsHandler(parts.approvals, parts.active)
+    return administered(parts.site.appliance.paths.admin_socket, parts.desk, explain, waiting)
 
 
 def _health(parts: Services, door: Door) -> HealthHandler:

@@ -26,9 +26,13 @@ if TYPE_CHECKING:
 
     from conductor.audit.keys import AuditKey
 
-EVENTS = ("start", "stop", "log_recovered", "decision", "round", "egress", "outcome")
-"""What is recorded: a process that starts and ends, and a log that had to be recovered; for each
-request its decision, that of every further round, each thing sent abroad, and how it ended."""
+EVENTS = (
+    *("start", "stop", "log_recovered", "policy"),
+    *("decision", "round", "declassified", "egress", "outcome"),
+)
+"""What is recorded: a process that starts and ends, a log that had to be recovered, a policy that
+was to be put in force; for each request its decision, that of every further round, each label that
+was lowered, each thing sent abroad, and how it ended."""
 SEAL_EVENTS = (SEALED, CHECKPOINT, KEY_ROTATED, SEGMENT_REMOVED)
 """What a sealed log records of itself."""
 OTHER = "other"

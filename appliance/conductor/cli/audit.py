@@ -1,84 +1,87 @@
-"""`conductor audit`: check the record of what was decided."""
+"""`conductor audit`: check the record of what was decided; ask it; keep it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
+from conductor.audit import anchor, keys
 from conductor.audit.verify import Report, verify
-from conductor.errors import AuditError
+from conductor.cli.auditexport import export_command
+from conductor.cli.auditkeep import head_command, retain_command, rotate_command
+from conductor.cli.auditoptions import EXIT_NO_LOG, Noted, directory_argument, noted_options
+from conductor.cli.auditquery import query_command
+from conductor.cli.auditreport import report_command
+from conductor.cli.auditverified import describe
+from conductor.cli.options import json_option
+from conductor.errors import AuditError, ConfigError
 
 
 @click.group()
 def audit() -> None:
-    """Check the audit log: who sent what kind of data where, and under which rule."""
+    """Check and ask the audit log: who sent what kind of data where, and under which rule."""
 
 
 @audit.command("verify")
-@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@directory_argument
+@noted_options
 @click.option(
-    "--head",
-    metavar="HASH",
-    help="A head noted earlier and kept elsewhere. Proves that nothing up to it was cut off or "
-    "written anew, which the chain alone cannot.",
+    "--from",
+    "since",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A signed checkpoint up to which the log was verified before: read only what follows it.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@click.option(
+    "--keys",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder with audit.key, to check the MAC of each record too.",
+)
+@json_option
 @click.pass_context
-def verify_command(
-    context: click.Context, directory: Path, head: str | None, as_json: bool
-) -> None:
-    """Check every hash, number and time of the log in DIRECTORY. The log may be in use.
+def verify_command(context: click.Context, /, as_json: bool, **given: Any) -> None:
+    """Check every hash, number, time and checkpoint of the log in DIRECTORY. It may be in use.
 
     \b
     Exit codes:
-      0  the chain holds (and contains --head)
+      0  the chain holds (and contains --head and every --anchor)
       1  it does not
       2  there is no log, or it cannot be read
 
-    Note the head that is printed, off this machine, and give it as --head next time.
+    Keep what `conductor audit head` prints, or the head printed here, off this machine, and give
+    it as --anchor, or --head, next time.
     """
-    if head is not None and not _is_hash(head):
-        raise click.UsageError("--head is 64 hexadecimal digits, as printed by this command.")
     try:
-        report = verify(directory, head)
-    except AuditError as error:
+        report = _verified(given)
+    except (AuditError, ConfigError) as error:
         click.echo(json.dumps({"ok": None, "error": str(error)}) if as_json else str(error))
-        context.exit(2)
+        context.exit(EXIT_NO_LOG)
     click.echo(json.dumps(report.as_json()) if as_json else describe(report))
     context.exit(0 if report.ok else 1)
 
 
-def describe(report: Report) -> str:
-    """The report for people."""
-    lines = [
-        f"records   {report.records}",
-        f"of which  {_counts(report.events)}",
-        f"from      {report.first_ts or '-'}",
-        f"to        {report.last_ts or '-'}",
-        f"head      {report.head}",
-    ]
-    if report.torn_bytes:
-        lines.append(f"torn      {report.torn_bytes} bytes at the end: unfinished, no tampering")
-    if report.clock_set_back:
-        lines.append(f"clock     was set back {report.clock_set_back} times")
-    if report.head_found is False:
-        lines.append("HEAD      the given head is not part of this log: it was cut or rewritten")
-    fault = report.tampering
-    if fault is not None:
-        lines.append(
-            f"TAMPERED  at record {fault.seq} ({fault.segment}:{fault.line}), {fault.kind}"
-        )
-        lines.append(f"          {fault.explanation}")
-    lines.append("the chain holds" if report.ok else "the log cannot be trusted from there on")
-    return "\n".join(lines)
+def _verified(given: dict[str, Any]) -> Report:
+    noted, since, folder = Noted.take(given), given["since"], given["folder"]
+    return verify(
+        given["directory"],
+        noted.head,
+        trust=noted.read_key(),
+        key=keys.load(folder) if folder else None,
+        anchors=noted.read_anchors(),
+        since=anchor.read(since) if since else None,
+    )
 
 
-def _counts(events: Mapping[str, int]) -> str:
-    return ", ".join(f"{count} {event}" for event, count in events.items() if count) or "-"
-
-
-def _is_hash(text: str) -> bool:
-    return len(text) == 64 and all(digit in "0123456789abcdefABCDEF" for digit in text)
+for command in (
+    query_command,
+    report_command,
+    export_command,
+    head_command,
+    rotate_command,
+    retain_command,
+):
+    audit.add_command(command)

@@ -22,7 +22,7 @@ from conductor.cli.demoreport import judge, show_answers
 from conductor.cli.demorequests import REQUESTS, ask
 from conductor.cli.models import needed_models
 from conductor.cli.progress import tenths
-from conductor.config import Site, load
+from conductor.config import POLICY, Site, load
 from conductor.errors import StartError
 from conductor.process.probe import answers
 from conductor.process.supervise import PARENT
@@ -47,20 +47,22 @@ def demo(config: Path) -> None:
     """
     console = Console(width=None if sys.stdout.isatty() else 132)
     pull_models(console, config)
+    asyncio.run(put_in_force(console, config))
     raise SystemExit(asyncio.run(_demo(config, console)))
 
 
 def pull_models(console: Console, config: Path) -> None:
     """Fetch the models' files. It goes on without any but those of the first worker: without the
-    planner's the written-down rule plans."""
-    from conductor.workers.catalogue import ENCODER_ID, load_catalogue, with_needed
+    planner's the written-down rule plans, without the tagger's nothing leaves the machine."""
+    from conductor.workers.catalogue import ENCODER_ID, NAMES_ID, load_catalogue, with_needed
     from conductor.workers.fetch import locate, pull
 
     site = load(config)
     folder, catalogue = site.appliance.paths.models, load_catalogue()
     say = tenths(lambda line: console.print(f"  {line}", highlight=False))
     needed = needed_models(site)
-    first = next((name for name in needed if name != ENCODER_ID), None)
+    optional = (ENCODER_ID, NAMES_ID)
+    first = next((name for name in needed if name not in optional), None)
     for model in (model for name in needed for model in with_needed(catalogue, name)):
         if locate(folder, model) is not None:
             continue
@@ -71,6 +73,24 @@ def pull_models(console: Console, config: Path) -> None:
             if model.id == first:
                 raise
             console.print(f"  not to be had here, going on without it: {error}")
+
+
+async def put_in_force(console: Console, config: Path) -> None:
+    """Apply the demo's policy where an earlier demo left another one in force. Raises
+    `StartError`."""
+    from conductor.activation.desk import Wish
+    from conductor.activation.offline import at_desk
+    from conductor.activation.startup import starting
+
+    if not starting(config).candidate_differs:
+        return
+    console.print("applying policy.yaml: another one is in force from an earlier demo")
+    wish = Wish((config / POLICY).read_bytes())
+    outcome = await at_desk(config, lambda desk, who: desk.apply(wish, who))
+    if not outcome.in_force:
+        raise StartError(
+            f"it was refused: run 'conductor policy apply --offline --config {config}'"
+        )
 
 
 async def _demo(config: Path, console: Console) -> int:

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 IBAN = "IT60 X054 2811 1010 0000 0123 456"
 CARD = "4111 1111 1111 1111"
 AWS_KEY = "AKIAIOSFODNN7EXAMPLE"
-SECRETS = (IBAN, IBAN.replace(" ", ""), CARD, CARD.replace(" ", ""), AWS_KEY, "Project Heron")
+MAIL = "anna.rossi@example.com"
+SECRETS = (
+    *(IBAN, IBAN.replace(" ", ""), CARD, CARD.replace(" ", ""), AWS_KEY),
+    *(MAIL, "Rossi", "Project Heron"),
+)
 """What must not reach the vendor in any of its spellings here."""
 
 
@@ -54,6 +58,17 @@ REQUESTS = (
         "How many are good? The number alone.",
         "conductor-quality",
         label="confidential",
+    ),
+    Asked(
+        "a mail address, for the vendor under contract",
+        f"Write one line to Anna Rossi, {MAIL}, about lunch on Friday.",
+        "frontier-mini",
+    ),
+    Asked(
+        "a hard one about a person and an account",
+        f"Anna Rossi pays x into {IBAN}, where x^2 - 17x + 60 = 0 and x > 10. Solve for x. "
+        "The number alone.",
+        "conductor-quality",
     ),
     Asked("an IBAN", f"Write one polite sentence asking to pay to {IBAN}."),
     Asked("an API key", f"Why would aws_access_key_id = {AWS_KEY} be refused?", stream=True),

@@ -24,19 +24,22 @@ def egress(config: Path, socket_path: Path | None) -> None:
     """
     import uvloop
 
-    from conductor.config import load
+    from conductor.activation.startup import starting
     from conductor.process.openfiles import lift_limit
 
     lift_limit()
-    site = load(config)
+    site = starting(config).site
     uvloop.run(_serve(site, socket_path or site.appliance.paths.egress_socket))
 
 
 async def _serve(site: Site, socket: Path) -> None:
+    from conductor.activation.quiet import read_quietly
+    from conductor.activation.store import Store
     from conductor.core import RemoteEndpoint
     from conductor.egress.gate import PermitGate
     from conductor.egress.permit import PUBLIC_NAME, load_public
     from conductor.egress.providers import LiteLLMProvider
+    from conductor.egress.revisions import Revisions
     from conductor.egress.server import EgressService, new_epoch, serving
     from conductor.errors import StartError
     from conductor.logs import configure
@@ -52,14 +55,24 @@ async def _serve(site: Site, socket: Path) -> None:
     keys = {w.id: resolve(w.endpoint.key) for w in remote if isinstance(w.endpoint, RemoteEndpoint)}
     log = appliance.log
     configure(log.format, log.level, secrets=[key.reveal() for key in keys.values()])
+    store = Store(appliance.paths.state)
+    revisions = Revisions(
+        site,
+        lambda revision: read_quietly(site, store.copy(revision).policy),
+        grace_s=appliance.limits.total_s,
+    )
     gate = PermitGate(
         load_public(appliance.paths.permits / PUBLIC_NAME),
         new_epoch(),
-        remote,
-        site.policy.lattice,
+        revisions,
         max_ttl_s=appliance.egress.permit_ttl_s + 1.0,
     )
     async with LiteLLMProvider(remote, keys) as provider:
         await provider.prove()
-        service = EgressService(gate, provider, max_body_bytes=2 * appliance.api.max_body_bytes)
+        service = EgressService(
+            gate,
+            provider,
+            max_body_bytes=2 * appliance.api.max_body_bytes,
+            revisions=revisions,
+        )
         await serve_until_stopped(serving(socket, service, drain_s=appliance.api.drain_s))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from conductor.audit import keys
 from conductor.config import Site
 from conductor.egress.permit import PRIVATE_NAME, generate
 from conductor.errors import StartError
@@ -31,6 +32,8 @@ def prepare(site: Site) -> list[str]:
         with suppress(FileExistsError):
             write_new(path, f"ck-{secrets.token_urlsafe(32)}\n".encode(), 0o600)
             said.append(f"made an API key for '{key.id}' in {path}")
+    if keys.ensure(paths.audit_key, paths.audit):
+        said.append(f"made the audit key in {paths.audit_key}: copy audit.pub to another machine")
     remote = any(worker.remote for worker in site.workers)
     if remote and not (paths.permits / PRIVATE_NAME).exists():
         generate(paths.permits)

@@ -7,6 +7,7 @@ import sys
 import click
 
 from conductor import __version__
+from conductor.cli.approvals import approvals
 from conductor.cli.audit import audit
 from conductor.cli.check import check
 from conductor.cli.demo import demo
@@ -14,6 +15,7 @@ from conductor.cli.egress import egress
 from conductor.cli.models import models
 from conductor.cli.plan import plan
 from conductor.cli.planner import planner
+from conductor.cli.policy import policy
 from conductor.cli.serve import serve
 from conductor.cli.up import up
 from conductor.cli.worker import worker
@@ -34,13 +36,17 @@ def conductor() -> None:
       conductor up            start everything on this machine, from the files in configs/
       conductor plan "..."    see label, verdicts and plan of a request; nothing is called
       conductor models list   model files: which are here, which can be pulled
-      conductor audit verify  check that the record of decisions is whole
+      conductor policy lint   check the rules for data; test, explain, diff, replay, apply them
+      conductor audit verify  check that the record of decisions is whole; query, report, export it
 
     Exit codes: 0 done; 1 it failed, and the message says what to do; 2 the command line is wrong.
     """
 
 
-for command in (up, serve, planner, egress, worker, demo, plan, models, audit, check):
+for command in (
+    *(up, serve, planner, egress, worker, demo, plan),
+    *(models, policy, approvals, audit, check),
+):
     conductor.add_command(command)
 
 

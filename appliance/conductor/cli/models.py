@@ -15,6 +15,7 @@ from conductor.cli.progress import progress
 from conductor.errors import StartError
 from conductor.workers.catalogue import (
     ENCODER_ID,
+    NAMES_ID,
     CatalogueModel,
     find_model,
     load_catalogue,
@@ -100,10 +101,11 @@ def _models_dir(given: Path | None, config: Path) -> Path:
 
 
 def needed_models(site: Site) -> list[str]:
-    """Ids of what the site's planner and embedded workers run."""
+    """Ids of what the site's planner, embedded workers and scanner run."""
     planner = [ENCODER_ID] if site.appliance.planner.engine == "pocket" else []
     workers = [w.embedded_model for w in site.workers if w.embedded_model is not None]
-    return list(dict.fromkeys([*planner, *workers]))
+    names = [NAMES_ID] if site.policy.profile.names else []
+    return list(dict.fromkeys([*planner, *workers, *names]))
 
 
 def missing_models(site: Site) -> list[str]:

@@ -65,16 +65,18 @@ async def _explain(
     label: str | None,
     cost_weight: str | None,
 ) -> Body:
+    from conductor.activation.startup import starting
     from conductor.active import Active
     from conductor.api.explain import explain
     from conductor.chat.request import parse_chat
-    from conductor.config import load
+    from conductor.flow.artifacts import ArtifactStore
     from conductor.logs import configure
     from conductor.run.intake import Intake
+    from conductor.run.memory import Memory
     from conductor.run.services import make_planner, make_scanner
     from conductor.workers.pool import Pool
 
-    site = load(config)
+    site = starting(config).site
     appliance = site.appliance
     configure("console", "warning")  # to standard error: the output is the explanation alone
     keys = {key.id: key for key in appliance.keys}
@@ -90,6 +92,7 @@ async def _explain(
             pool=Pool(site.workers),
             scanner=scanner,
             planner=planner,
+            memory=Memory(ArtifactStore()),
             limits=appliance.limits,
             cost_weights=appliance.planner.cost_weight,
         )

@@ -14,11 +14,11 @@ from conductor.cli.options import config_option, socket_option
 @socket_option("planner.sock in the run directory")
 def planner(config: Path, socket_path: Path | None) -> None:
     """Run the plan engine on a Unix socket. `conductor up` and systemd start it for you."""
-    from conductor.config import load
+    from conductor.activation.startup import starting
     from conductor.logs import configure
     from conductor.planner.server import run_planner
 
-    site = load(config)
+    site = starting(config).site
     configure(site.appliance.log.format, site.appliance.log.level)
     run_planner(
         socket_path or site.appliance.paths.planner_socket,

@@ -38,14 +38,22 @@ def serve(config: Path) -> None:
     Stops on SIGTERM or SIGINT after running requests have ended, within api.drain_s.
     """
     sys.meta_path.insert(0, Bar(BARRED))
+    import structlog
     import uvloop
 
+    from conductor.activation.startup import starting
     from conductor.api.server import serve as run
-    from conductor.config import load
     from conductor.logs import configure
     from conductor.process.openfiles import lift_limit
 
     lift_limit()
-    site = load(config)
-    configure(site.appliance.log.format, site.appliance.log.level)
-    uvloop.run(run(site))
+    start = starting(config)
+    log = start.site.appliance.log
+    configure(log.format, log.level)
+    if start.degraded:
+        structlog.get_logger().error("policy_degraded", reason=start.degraded)
+    if start.candidate_differs:
+        structlog.get_logger().warning(
+            "policy_file_not_in_force", do="conductor policy apply, or leave the file as it was"
+        )
+    uvloop.run(run(start.site, start.degraded))

@@ -17,14 +17,15 @@ from pathlib import Path
 
 import click
 
+from conductor.activation.startup import starting
 from conductor.cli.firststart import check_free, lock_run, prepare
 from conductor.cli.models import missing_models
 from conductor.cli.options import config_option
-from conductor.config import Site, load
+from conductor.config import Site
 from conductor.core import RemoteEndpoint, SecretRef, UnixEndpoint, Worker
 from conductor.process.probe import answers
 from conductor.process.supervise import Child, Supervisor
-from conductor.workers.catalogue import ENCODER_ID, load_catalogue
+from conductor.workers.catalogue import ENCODER_ID, NAMES_ID, load_catalogue
 from conductor.workers.fetch import locate
 
 PLANNER_READY_S = 30.0
@@ -54,7 +55,8 @@ def up(config: Path, log_file: Path | None) -> None:
 
 
 async def _up(config: Path, log_file: Path | None) -> None:
-    site = load(config)
+    start = starting(config)
+    site = start.site
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -64,6 +66,10 @@ async def _up(config: Path, log_file: Path | None) -> None:
         check_free(site.appliance.api)
         for line in prepare(site):
             _echo(line)
+        if start.candidate_differs:
+            _echo("policy.yaml is not the policy in force: see 'conductor policy apply'")
+        if start.degraded:
+            _echo(f"degraded: {start.degraded}")
         output = stack.enter_context(log_file.open("ab")) if log_file is not None else None
         async with _running(site, config, Supervisor(_say, output), stop):
             await stop.wait()
@@ -74,6 +80,9 @@ async def _up(config: Path, log_file: Path | None) -> None:
 async def _running(
     site: Site, config: Path, supervisor: Supervisor, stop: asyncio.Event
 ) -> AsyncIterator[None]:
+    if site.policy.profile.names and NAMES_ID in missing_models(site):
+        _say("serve", f"no model file: run 'conductor models pull {NAMES_ID}'")
+        _say("serve", "names cannot be sought, so that nothing remote is reached")
     helpers = [*_planner(site, config), *_workers(site, config), *_egress(site, config)]
     serve = _serve(site, config)
     try:

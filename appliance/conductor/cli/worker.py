@@ -26,11 +26,11 @@ def worker(worker_id: str, config: Path, socket_path: Path | None) -> None:
     The model file is checked against the catalogue's hash before it is loaded. The process is
     ready when GET /health on its socket says so, and stops at SIGTERM.
     """
-    from conductor.config import load
+    from conductor.activation.startup import starting
     from conductor.logs import configure
     from conductor.workers.embedded import own_log_stream, run_embedded
 
-    site = load(config)
+    site = starting(config).site
     chosen = _find(site, worker_id)
     model = _model(site, chosen)
     socket = socket_path or _socket(chosen)

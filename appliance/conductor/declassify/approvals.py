@@ -8,12 +8,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from conductor.declassify.approved import Approval, ApprovalRefused, digest, verify
+from conductor.declassify.approved import (
+    Approval,
+    ApprovalRefused,
+    digest,
+    named_request,
+    verify,
+)
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 MAX_WAITING = 1_000
+MAX_WAITING_BYTES = 64 << 20
+"""Of all bodies that wait."""
 
 
 def boottime_ns() -> int:
@@ -24,6 +32,7 @@ def boottime_ns() -> int:
 @dataclass
 class _Entry:
     approval: Approval
+    body: bytes
     expires_ns: int
     approver: str = ""
     """Empty while nobody has approved."""
@@ -51,9 +60,9 @@ class ApprovalBook:
         asked = Approval("", declassifier, digest(body), label, destination)
         entry = self._entries.get(_matter(asked))
         if entry is None:
-            self._make_room()
+            self._make_room(len(body))
             approval = replace(asked, request=secrets.token_hex(8))
-            entry = _Entry(approval, self._clock_ns() + int(expires_s * 1e9))
+            entry = _Entry(approval, body, self._clock_ns() + int(expires_s * 1e9))
             self._entries[_matter(asked)] = entry
         return entry.approval
 
@@ -61,6 +70,19 @@ class ApprovalBook:
         """The requests that nobody has approved yet, oldest first."""
         self._forget_expired()
         return [entry.approval for entry in self._entries.values() if not entry.approver]
+
+    def body_of(self, request: str) -> bytes | None:
+        """The bytes that wait under that id; None when none do."""
+        self._forget_expired()
+        entries = self._entries.values()
+        return next((one.body for one in entries if one.approval.request == request), None)
+
+    def declassifier_of(self, token: str) -> str:
+        """Which declassifier a token's request is for, by the book and not by the token; "" when
+        nothing such waits. The token is not verified here."""
+        waiting = {one.approval.request: one.approval for one in self._entries.values()}
+        approval = waiting.get(named_request(token))
+        return "" if approval is None else approval.declassifier
 
     def accept(self, token: str, approvers: Mapping[str, Ed25519PublicKey]) -> Approval:
         """Note an approval. `approvers`: the keys that the request's declassifier names, by id.
@@ -91,9 +113,15 @@ class ApprovalBook:
         for matter in [name for name, one in self._entries.items() if one.expires_ns <= now]:
             del self._entries[matter]
 
-    def _make_room(self) -> None:
-        if len(self._entries) < self._max_waiting:
-            return
+    def _make_room(self, size: int) -> None:
+        while self._entries and self._full(size):
+            self._drop_one()
+
+    def _full(self, size: int) -> bool:
+        held = sum(len(entry.body) for entry in self._entries.values())
+        return len(self._entries) >= self._max_waiting or held + size > MAX_WAITING_BYTES
+
+    def _drop_one(self) -> None:
         oldest = next((name for name, one in self._entries.items() if not one.approver), None)
         self._entries.pop(next(iter(self._entries)) if oldest is None else oldest)
 

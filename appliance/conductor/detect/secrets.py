@@ -6,69 +6,12 @@ revoked key counts as much as a live one.
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
-from collections.abc import Callable
+import string
 
-from conductor.detect.rules import Rule
-
-# Tokens that begin with something nothing else begins with.
-_TOKENS = (
-    r"gh[pousr]_[A-Za-z0-9]{36}",  # GitHub
-    r"github_pat_[A-Za-z0-9_]{22,}",
-    r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|imt|agent|oas)-[A-Za-z0-9_\-]{20,}",  # GitLab
-    r"xox[abeoprs]-[A-Za-z0-9\-]{10,}",  # Slack
-    r"xapp-[0-9]-[A-Za-z0-9\-]{20,}",
-    r"hooks\.slack\.com/services/T[A-Za-z0-9]{6,}/B[A-Za-z0-9]{6,}/[A-Za-z0-9]{16,}",
-    r"(?:sk|rk)_(?:live|test|prod)_[A-Za-z0-9]{10,}",  # Stripe
-    r"whsec_[A-Za-z0-9+/]{24,}",
-    r"sq0(?:atp|csp|idp)-[A-Za-z0-9_\-]{22,}",  # Square
-    r"shp(?:at|ca|pa|ss)_[A-Fa-f0-9]{32}",  # Shopify
-    r"sk-(?:proj|svcacct|admin|ant|or|lf)-[A-Za-z0-9_\-]{20,}",  # model vendors
-    r"sk-[A-Za-z0-9]{20}T3BlbkFJ[A-Za-z0-9]{20}",
-    r"gsk_[A-Za-z0-9]{40,}",
-    r"xai-[A-Za-z0-9]{60,}",
-    r"r8_[A-Za-z0-9]{37}",
-    r"pplx-[A-Za-z0-9]{40,}",
-    r"nvapi-[A-Za-z0-9_\-]{40,}",
-    r"hf_[A-Za-z0-9]{30,}",  # Hugging Face
-    r"ya29\.[A-Za-z0-9_\-]{20,}",  # Google
-    r"GOCSPX-[A-Za-z0-9_\-]{28}",
-    r"npm_[A-Za-z0-9]{36}",  # registries
-    r"pypi-AgE[A-Za-z0-9_\-]{40,}",
-    r"dckr_pat_[A-Za-z0-9_\-]{20,}",
-    r"rubygems_[a-f0-9]{48}",
-    r"dop_v1_[a-f0-9]{64}",  # DigitalOcean
-    r"dapi[a-f0-9]{32}",  # Databricks
-    r"hv[sbr]\.[A-Za-z0-9_\-]{24,}",  # Vault
-    r"glsa_[A-Za-z0-9]{32}_[A-Fa-f0-9]{8}",  # Grafana
-    r"SG\.[A-Za-z0-9_\-]{16,32}\.[A-Za-z0-9_\-]{16,64}",  # SendGrid
-    r"tskey-[a-z]+-[A-Za-z0-9]{8,}-[A-Za-z0-9]{16,}",  # Tailscale
-    r"PMAK-[a-f0-9]{24}-[a-f0-9]{34}",  # Postman
-    r"lin_api_[A-Za-z0-9]{40}",  # Linear
-    r"AccountKey=[A-Za-z0-9+/]{86}==",  # Azure
-    r"eyJ[A-Za-z0-9_\-]{10,}\.eyJ[A-Za-z0-9_\-]{10,}",  # JSON Web Token, RFC 7519
-)
-
-# These need something that is no letter or digit before them: `task-` and `desk-` end in `sk-`,
-# and 16 MB of base64 hold `AIza` once by chance.
-_BOUNDED_TOKENS = (
-    r"AIza[A-Za-z0-9_\-]{35}",  # Google
-    r"sk-[A-Za-z0-9_\-]{20,200}",
-    r"SK[0-9a-f]{32}",  # Twilio
-    r"key-[0-9a-f]{32}",  # Mailgun
-)
-
-# What is telling stands in the middle of these: the gate, then the whole.
-_INNER_TOKENS = (
-    (r"[0-9]:AA[A-Za-z0-9_\-]{4}", r"[0-9]{8,10}:AA[A-Za-z0-9_\-]{33}"),  # Telegram
-    (
-        r"\.[A-Za-z0-9_\-]{6}\.[A-Za-z0-9_\-]{4}",  # Discord
-        r"[MNO][A-Za-z0-9_\-]{23,25}\.[A-Za-z0-9_\-]{6}\.[A-Za-z0-9_\-]{27,38}",
-    ),
-    (r"[0-9]Q~", r"[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.\-]{31,34}"),  # Entra ID
-)
+from conductor.detect.entropy import entropy
+from conductor.detect.rules import Accept, Rule
+from conductor.detect.tokens import BOUNDED, INNER, TOKENS
 
 _AWS_ID = r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}"
 _AWS_CONTEXT = r"(?i)(?:aws|secret)[A-Za-z_\-. ]{0,30}key[A-Za-z_\-. ]{0,10}"
@@ -112,30 +55,39 @@ _HARMLESS = re.compile(
     | [A-Za-z_]+\d{0,2}(?:(?:\.|::|->)[A-Za-z_]+\d{0,2})+[.:]?
     | [A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+
     | [a-z0-9]+(?:[_-][a-z]+)+[.:]?
+    | (?:[A-Z][a-z]+\d{0,5})+(?:Key|Token|Secret|Password|Credentials?)
     | [\d.,:/+TZ-]+
     )\Z""",
     re.VERBOSE | re.DOTALL,
 )
+_CAPITALS = string.ascii_uppercase.encode()
+_NO_LETTERS = bytes(byte for byte in range(256) if not chr(byte).isalpha() or byte > 127)
 _CALLED = re.compile(rb"[A-Za-z_][\w.]*\Z")
 _PLACEHOLDER = re.compile(
     rb"(?i)\A(?:x+|\.+|\*+|pass(?:word|wd)?|user(?:name)?|secret|token|pwd?)\Z"
 )
 
 
-def entropy(value: bytes) -> float:
-    """Shannon entropy of the bytes, in bits a byte (Shannon 1948)."""
-    size = len(value)
-    return -sum(n / size * math.log2(n / size) for n in Counter(value).values())
+def _random(bits: float, digits: int = 0) -> Accept:
+    """Accepts what is as mixed as a random value: entropy of at least `bits`, and some digits.
 
-
-def _random(bits: float, digits: int = 0) -> Callable[[bytes, int, int], bool]:
-    """Accepts what is as mixed as a random value: entropy of at least `bits`, some digits."""
+    One in fifty short tokens has none by chance: then its capitals are as many as no word has.
+    """
 
     def accept(text: bytes, start: int, end: int) -> bool:
         value = text[start:end]
-        return sum(map(value.count, b"0123456789")) >= digits and entropy(value) >= bits
+        if entropy(value) < bits:
+            return False
+        return sum(map(value.count, b"0123456789")) >= digits or _is_mixed(value)
 
     return accept
+
+
+def _is_mixed(value: bytes) -> bool:
+    """Whether about half of the letters are capitals, as in no word and no name of a variable."""
+    letters = value.translate(None, _NO_LETTERS)
+    capitals = len(letters) - len(letters.translate(None, _CAPITALS))
+    return len(letters) >= 12 and 0.25 <= capitals / len(letters) <= 0.75
 
 
 def is_assigned_secret(text: bytes, start: int, end: int) -> bool:
@@ -164,6 +116,30 @@ def is_aws_secret(text: bytes, start: int, end: int) -> bool:
     return entropy(value) >= 3.8
 
 
+_MORE = re.compile(rb"[A-Za-z0-9_\-+/=~]*(?:\.[A-Za-z0-9_\-+/=~]+)*")
+_VALUE_END = re.compile(rb"[^\s\"'`,;<>\x1e]*")
+_KEY_END = re.compile(rb"(?s).{0,16384}?-----END[^\n-]{0,60}-----")
+_KEY_LINES = re.compile(rb"[A-Za-z0-9+/=\s\\:,.\-]{0,16384}")
+
+
+def whole_token(text: bytes, start: int, end: int) -> tuple[int, int]:
+    """A token as far as it goes: a shape is found by its beginning, of a web token two parts."""
+    more = _MORE.match(text, end)
+    return start, more.end() if more else end
+
+
+def whole_value(text: bytes, start: int, end: int) -> tuple[int, int]:
+    """A value up to the next space, quote or comma: a shape stops at 128 characters."""
+    more = _VALUE_END.match(text, end)
+    return start, more.end() if more else end
+
+
+def whole_key(text: bytes, start: int, end: int) -> tuple[int, int]:
+    """A private key down to its last line, or as far as base64 goes where that is missing."""
+    more = _KEY_END.match(text, end) or _KEY_LINES.match(text, end)
+    return start, more.end() if more else end
+
+
 def _gate(pattern: str) -> str:
     """The beginning of a pattern, up to four characters into its first counted part."""
     head = re.match(r"(.*?)\{(?:[4-9]|[1-9][0-9]+)[,}]", pattern)
@@ -171,17 +147,34 @@ def _gate(pattern: str) -> str:
 
 
 def _token(pattern: str) -> Rule:
-    return Rule("secret.token", _gate(pattern), (pattern,), _random(3.0, 1), distinct=True)
+    return Rule(
+        "secret.token",
+        _gate(pattern),
+        (pattern,),
+        _random(3.0, 1),
+        extent=whole_token,
+        distinct=True,
+    )
 
 
 def _bounded_token(token: str) -> Rule:
     start = r"(?:^|[^A-Za-z0-9])"
-    return Rule("secret.token", start + _gate(token), (f"{start}({token})",), _random(3.5, 2))
+    pattern = f"{start}({token})"
+    return Rule(
+        "secret.token", start + _gate(token), (pattern,), _random(3.5, 2), extent=whole_token
+    )
 
 
 def _named(head: str) -> Rule:
     gate, pattern = head + _VALUE + "{4}", rf"{head}({_VALUE}{{8,128}})"
-    return Rule("secret.generic", gate, (pattern,), is_assigned_secret, look_inside=True)
+    return Rule(
+        "secret.generic",
+        gate,
+        (pattern,),
+        is_assigned_secret,
+        extent=whole_value,
+        look_inside=True,
+    )
 
 
 def secret_rules() -> tuple[Rule, ...]:
@@ -191,11 +184,23 @@ def secret_rules() -> tuple[Rule, ...]:
         # Where spaces are gone, a heading in capitals about ASIA looks like one: but for a digit.
         Rule("secret.aws", _gate(_AWS_ID), (_AWS_ID,), _random(3.0, 1), distinct=True),
         Rule("secret.aws", _AWS_CONTEXT, (_AWS_SECRET,), is_aws_secret, look_inside=True),
-        Rule("secret.private_key", _PRIVATE_KEY_HEAD, (_PRIVATE_KEY,), distinct=True),
-        *(Rule("secret.private_key", key, distinct=True) for key in _OTHER_PRIVATE_KEYS),
-        *map(_token, _TOKENS),
-        *map(_bounded_token, _BOUNDED_TOKENS),
-        *(Rule("secret.token", gate, (token,), _random(3.5, 1)) for gate, token in _INNER_TOKENS),
+        Rule(
+            "secret.private_key",
+            _PRIVATE_KEY_HEAD,
+            (_PRIVATE_KEY,),
+            extent=whole_key,
+            distinct=True,
+        ),
+        *(
+            Rule("secret.private_key", key, extent=whole_key, distinct=True)
+            for key in _OTHER_PRIVATE_KEYS
+        ),
+        *map(_token, TOKENS),
+        *map(_bounded_token, BOUNDED),
+        *(
+            Rule("secret.token", gate, (token,), _random(3.5, 1), extent=whole_token)
+            for gate, token in INNER
+        ),
         Rule("secret.generic", _URL_GATE, (_URL_PASSWORD,), is_url_password, look_inside=True),
         *map(_named, (_ASSIGNED, _GIVEN)),
     )

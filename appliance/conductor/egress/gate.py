@@ -1,9 +1,9 @@
 """The last check before a socket opens: may this permit be used for this body, here and now?
 
 Pure but for the ids it remembers. It trusts nothing that `serve` says beyond the signature: worker,
-destination and clearance come from its own copy of the site. The order matters: the signature
-comes first, so that a stranger can make it remember nothing, and the replay check last, so that a
-refused request does not use a permit up.
+destination and clearance come from its own reading of the policy that the permit names. The order
+matters: the signature comes first, so that a stranger can make it remember nothing, and the replay
+check last, so that a refused request does not use a permit up.
 
 Left out on purpose: the policy's rules. `serve` decides; this floor holds even when it decides
 wrongly.
@@ -12,12 +12,13 @@ wrongly.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from conductor.core import Worker
 from conductor.egress import permit as permits
 from conductor.egress.permit import Permit
+from conductor.egress.revisions import Clearances
 from conductor.errors import PermitRefused
 from conductor.labels import UNSCANNED, Lattice
 
@@ -36,8 +37,7 @@ class PermitGate:
         self,
         public_key: Ed25519PublicKey,
         epoch: str,
-        workers: Iterable[Worker],
-        lattice: Lattice,
+        clearances: Clearances,
         *,
         clock: Callable[[], int] = permits.boottime_ns,
         max_ttl_s: float = 60.0,
@@ -45,11 +45,14 @@ class PermitGate:
     ) -> None:
         self.epoch = epoch
         self._public_key = public_key
-        self._workers = {worker.id: worker for worker in workers if worker.remote}
-        self._lattice = lattice
+        self._clearances = clearances
         self._clock = clock
         self._max_ttl_ns = int(max_ttl_s * 1e9)
         self._seen = _Seen(max_seen)
+
+    def named_revision(self, token: str) -> int:
+        """The policy that a permit names, which is genuine. Raises `PermitRefused`."""
+        return permits.read(self._public_key, token).policy_revision
 
     def check(self, token: str, body: bytes, worker_id: str) -> tuple[Permit, Worker]:
         """The permit, used up, and the worker it opens. Raises `PermitRefused`."""
@@ -59,24 +62,28 @@ class PermitGate:
             raise PermitRefused(permits.EPOCH)
         if not now < permit.expires_boottime_ns <= now + self._max_ttl_ns:
             raise PermitRefused(permits.EXPIRED)
-        worker = self._workers.get(worker_id)
+        cleared = self._clearances.of(permit.policy_revision)
+        if cleared is None:
+            raise PermitRefused(permits.REVISION)
+        worker = cleared.workers.get(worker_id)
         if worker is None or permit.worker != worker_id:
             raise PermitRefused(permits.WORKER)
         if permit.destination != worker.destination.id:
             raise PermitRefused(permits.DESTINATION)
-        self._check_floor(permit, worker)
+        _check_floor(permit, worker, cleared.lattice)
         if permit.body_sha256 != permits.digest(body):
             raise PermitRefused(permits.BODY)
         self._seen.add(permit.id, permit.expires_boottime_ns, now)
         return permit, worker
 
-    def _check_floor(self, permit: Permit, worker: Worker) -> None:
-        try:
-            label = self._lattice.parse(permit.label)
-        except ValueError:
-            raise PermitRefused(permits.LABEL) from None
-        if UNSCANNED in label.compartments or not label.flows_to(worker.clearance):
-            raise PermitRefused(permits.CLEARANCE)
+
+def _check_floor(permit: Permit, worker: Worker, lattice: Lattice) -> None:
+    try:
+        label = lattice.parse(permit.label)
+    except ValueError:
+        raise PermitRefused(permits.LABEL) from None
+    if UNSCANNED in label.compartments or not label.flows_to(worker.clearance):
+        raise PermitRefused(permits.CLEARANCE)
 
 
 class _Seen:

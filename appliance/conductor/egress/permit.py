@@ -42,6 +42,7 @@ WORKER = "worker"
 DESTINATION = "destination"
 LABEL = "label"
 EPOCH = "epoch"
+REVISION = "revision"
 REPLAY = "replay"
 CLEARANCE = "clearance"
 TOO_MANY = "too_many"
@@ -56,6 +57,7 @@ REASONS = frozenset(
         DESTINATION,
         LABEL,
         EPOCH,
+        REVISION,
         REPLAY,
         CLEARANCE,
         TOO_MANY,

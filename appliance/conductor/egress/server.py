@@ -27,6 +27,7 @@ from conductor.egress.gate import PermitGate
 from conductor.egress.outgoing import vendor_body
 from conductor.egress.permit import Permit
 from conductor.egress.providers import Provider
+from conductor.egress.revisions import Revisions
 from conductor.errors import PermitRefused, WorkerError
 from conductor.process.unixserver import serving_app
 from conductor.workers.headers import FAILURE, PERMIT, REASON, WORKER
@@ -92,10 +93,19 @@ class _Sending:
 
 
 class EgressService:
-    """The HTTP face of gate and provider. `max_body_bytes` bounds a request."""
+    """The HTTP face of gate and provider. `max_body_bytes` bounds a request; new policies are
+    learnt of by `revisions`."""
 
-    def __init__(self, gate: PermitGate, provider: Provider, *, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        gate: PermitGate,
+        provider: Provider,
+        *,
+        max_body_bytes: int,
+        revisions: Revisions | None = None,
+    ) -> None:
         self._gate = gate
+        self._revisions = revisions
         self._provider = provider
         self._max_body_bytes = max_body_bytes
 
@@ -128,9 +138,10 @@ class EgressService:
         """One permitted call."""
         try:
             raw = await _read(request)
-            permit, worker = self._gate.check(
-                request.headers.get(PERMIT, ""), raw, request.headers.get(WORKER, "")
-            )
+            token = request.headers.get(PERMIT, "")
+            if self._revisions is not None:
+                await self._revisions.learn(self._gate.named_revision(token))
+            permit, worker = self._gate.check(token, raw, request.headers.get(WORKER, ""))
         except PermitRefused as refused:
             log.warning("permit_refused", reason=refused.reason)
             return _refusal(WorkerError(Failure.PERMIT, refused.reason))

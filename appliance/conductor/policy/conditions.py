@@ -1,15 +1,17 @@
 """Conditions of rules: three values, so that a missing fact is never taken for a no.
 
 True, False, and None for unknown; `and`, `or`, `not` as in Kleene's strong logic (Kleene,
-"Introduction to Metamathematics", 1952, section 64). A leaf is unknown when the destination does
-not state the fact, or states one of another type. Conditions are values: they compare and print.
+"Introduction to Metamathematics", 1952, section 64). A condition asks either about a destination or
+about a label, never about both: so a rule's two halves can be answered apart (`bitmasks.py`). About
+a destination it is unknown when the destination does not state the fact, or states one of another
+type. Conditions are values: they compare, hash and print.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Generic, Literal, Protocol, TypeVar
 
 from conductor.core import Destination
 from conductor.labels import Label
@@ -17,12 +19,14 @@ from conductor.labels import Label
 Truth = bool | None
 """None: unknown."""
 Quantity = Literal["any", "all", "none"]
+S = TypeVar("S")
+S_contra = TypeVar("S_contra", contravariant=True)
 
 
-class Condition(Protocol):
-    """A question about one label on its way to one destination."""
+class Condition(Protocol[S_contra]):
+    """A question about one destination, or about one label."""
 
-    def holds(self, label: Label, to: Destination) -> Truth:
+    def holds(self, subject: S_contra, /) -> Truth:
         """Pure and total: never raises."""
 
 
@@ -47,30 +51,27 @@ def disjunction(truths: Iterable[Truth]) -> Truth:
 
 
 @dataclass(frozen=True)
-class All:
-    parts: tuple[Condition, ...]
+class All(Generic[S]):
+    parts: tuple[Condition[S], ...] = ()
 
-    def holds(self, label: Label, to: Destination) -> Truth:
-        return conjunction(part.holds(label, to) for part in self.parts)
-
-
-@dataclass(frozen=True)
-class Any:
-    parts: tuple[Condition, ...]
-
-    def holds(self, label: Label, to: Destination) -> Truth:
-        return disjunction(part.holds(label, to) for part in self.parts)
+    def holds(self, subject: S, /) -> Truth:
+        return conjunction(part.holds(subject) for part in self.parts)
 
 
 @dataclass(frozen=True)
-class Not:
-    part: Condition
+class Any(Generic[S]):
+    parts: tuple[Condition[S], ...]
 
-    def holds(self, label: Label, to: Destination) -> Truth:
-        return negation(self.part.holds(label, to))
+    def holds(self, subject: S, /) -> Truth:
+        return disjunction(part.holds(subject) for part in self.parts)
 
 
-ALWAYS = All(())
+@dataclass(frozen=True)
+class Not(Generic[S]):
+    part: Condition[S]
+
+    def holds(self, subject: S, /) -> Truth:
+        return negation(self.part.holds(subject))
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Fact:
     name: str
     values: frozenset[str | bool]
 
-    def holds(self, label: Label, to: Destination) -> Truth:
+    def holds(self, to: Destination, /) -> Truth:
         own = fact(to, self.name)
         if own is None or not any(type(value) is type(own) for value in self.values):
             return None
@@ -94,7 +95,7 @@ class Level:
     low: int
     high: int
 
-    def holds(self, label: Label, to: Destination) -> Truth:
+    def holds(self, label: Label, /) -> bool:
         return self.low <= label.level <= self.high
 
 
@@ -105,10 +106,21 @@ class Compartments:
     quantity: Quantity
     names: frozenset[str]
 
-    def holds(self, label: Label, to: Destination) -> Truth:
+    def holds(self, label: Label, /) -> bool:
         if self.quantity == "all":
             return self.names <= label.compartments
-        return bool(self.names & label.compartments) == (self.quantity == "any")
+        return self.names.isdisjoint(label.compartments) == (self.quantity == "none")
+
+
+def conjuncts(condition: Condition[S]) -> tuple[Condition[S], ...]:
+    """Conditions that hold all together exactly when this one holds, as small as can be, so that
+    different conditions share many."""
+    if isinstance(condition, All):
+        return tuple(part for whole in condition.parts for part in conjuncts(whole))
+    if isinstance(condition, Compartments) and condition.quantity != "any":
+        names = sorted(condition.names)
+        return tuple(Compartments(condition.quantity, frozenset({name})) for name in names)
+    return (condition,)
 
 
 def fact(destination: Destination, name: str) -> str | bool | None:

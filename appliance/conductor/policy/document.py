@@ -1,47 +1,41 @@
-"""`policy.yaml`: the lattice, where data can go, what raises a label, and the rules.
+"""`policy.yaml`: the lattice, where data can go, what raises and lowers a label, and the rules.
 
-First cut of the file. Left out so far: shadow rules, obligations, declassifiers, tests in the
-file, and activation; a key for any of them is refused as unknown, never ignored.
+Each section is read by a module of its own in this room; here they come together. The vocabulary is
+closed: a key or a name that nobody knows is a fault with its position, never ignored.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import cast, get_args
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 
-from conductor.core import Destination, Kind
-from conductor.detect.scan import DETECTORS
-from conductor.labels import UNSCANNED, Label, Lattice
-from conductor.policy.rules import RULE_ID, RULE_ID_IN_WORDS, Rule, RuleReader
-from conductor.policy.vocabulary import (
-    read_clearance,
-    read_compartments,
-    read_label,
-    read_lattice,
-    read_level,
+from conductor.core import Destination, Obligation
+from conductor.detect.detectors import DETECTORS
+from conductor.detect.profile import Custom, Profile
+from conductor.labels import Label, Lattice
+from conductor.policy.activation import Approver, read_approvers, read_guardrail_approvals
+from conductor.policy.bitmasks import RuleMasks
+from conductor.policy.builtins import BUILT_IN_RULES
+from conductor.policy.cases import Case, CaseReader
+from conductor.policy.classifiers import Classifiers, read_classifiers
+from conductor.policy.customdetectors import (
+    profile_of,
+    read_custom_detectors,
+    read_phone_regions,
 )
-from conductor.strictyaml.faults import Position
+from conductor.policy.declassifiers import Declassifier, lowered, read_declassifiers
+from conductor.policy.destinations import read_destinations
+from conductor.policy.detectors import Detectors
+from conductor.policy.memo import Memo
+from conductor.policy.rules import Rule, RuleReader
+from conductor.policy.vocabulary import read_label, read_lattice
 from conductor.strictyaml.source import Document
-from conductor.strictyaml.values import Section, Unique, Value
+from conductor.strictyaml.values import Section, Value
 
 API_VERSION = "conductor/v1"
 KIND = "RoutingPolicy"
-
-_DESTINATION_ID = re.compile(r"[a-z][a-z0-9._-]{0,63}")
-_FACT = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_RESERVED = frozenset({"id", "any", "all", "not"})
-
-
-@dataclass(frozen=True)
-class Classifier:
-    """What a detector's findings raise a label by, from `min_count` of them on."""
-
-    id: str
-    detector: str
-    min_count: int
-    raises: Label
+LEAK_BUDGET_BITS = 64.0
 
 
 @dataclass(frozen=True)
@@ -53,9 +47,44 @@ class Policy:
     lattice: Lattice
     default_label: Label
     destinations: Mapping[str, Destination]
-    classifiers: tuple[Classifier, ...]
+    classifiers: Classifiers
     guardrails: tuple[Rule, ...]
     rules: tuple[Rule, ...]
+    declassifiers: Mapping[str, Declassifier] = field(default_factory=dict)
+    detectors: tuple[Custom, ...] = ()
+    phone_regions: tuple[str, ...] = ()
+    leak_budget_bits: float = LEAK_BUDGET_BITS
+    """What constrained reveals and choices made by a plan may tell of hidden data, per workflow."""
+    approvers: tuple[Approver, ...] = ()
+    guardrail_approvals: int = 0
+    """How many approvers must sign a change of guardrails, of approvers, or of this number."""
+    tests: tuple[Case, ...] = ()
+
+    @cached_property
+    def masks(self) -> RuleMasks:
+        """Guardrails and rules, compiled once."""
+        return RuleMasks(self.guardrails + self.rules)
+
+    @cached_property
+    def memo(self) -> Memo:
+        """Verdicts of this policy that are known already."""
+        return Memo()
+
+    @cached_property
+    def profile(self) -> Profile:
+        """What the scanner must seek for this policy."""
+        types = (item.types for item in self.declassifiers.values())
+        mentioned = self.classifiers.mentioned.union(*types)
+        return profile_of(self.detectors, self.phone_regions, mentioned)
+
+    def lowered(self, label: Label, obligations: Collection[Obligation]) -> Label:
+        """The label once these obligations are carried out and nothing was left over."""
+        return lowered(label, obligations, self.declassifiers)
+
+    def known(self, label: Label) -> bool:
+        """Whether it is a label of this site at all."""
+        in_levels = 0 <= label.level < len(self.lattice.levels)
+        return in_levels and label.compartments <= self.lattice.compartments
 
 
 def read_policy(document: Document) -> Policy | None:
@@ -70,20 +99,50 @@ def read_policy(document: Document) -> Policy | None:
     lattice = read_lattice(root.mapping("labels"))
     if lattice is None:
         return None
-    destinations = _destinations(root.mapping("destinations"), lattice)
-    reader = RuleReader(lattice, destinations.values())
-    policy = Policy(
+    policy = _policy(root, lattice, revision, document.sha256)
+    root.done()
+    return policy
+
+
+def _policy(root: Section, lattice: Lattice, revision: int, sha256: str) -> Policy:
+    approvers = read_approvers(root.items("approvers", []))
+    custom = read_custom_detectors(root.items("detectors", []))
+    detectors = Detectors({*DETECTORS, *(detector.id for detector in custom if detector.id)})
+    declassifiers = read_declassifiers(
+        root.items("declassifiers", []), lattice, detectors, [item.id for item in approvers]
+    )
+    destinations = read_destinations(root.mapping("destinations"), lattice)
+    reader = RuleReader(lattice, destinations.values(), declassifiers)
+    guardrails = tuple(reader.read(item, ("deny",)) for item in root.items("guardrails", []))
+    rules = tuple(reader.read(item, ("allow", "deny")) for item in root.items("rules", []))
+    return Policy(
         revision=revision,
-        sha256=document.sha256,
+        sha256=sha256,
         lattice=lattice,
         default_label=_default_label(root.require("default_label"), lattice),
         destinations=destinations,
-        classifiers=tuple(_classifiers(root.items("classify", []), lattice)),
-        guardrails=tuple(reader.read(item, ("deny",)) for item in root.items("guardrails", [])),
-        rules=tuple(reader.read(item, ("allow", "deny")) for item in root.items("rules", [])),
+        classifiers=read_classifiers(root.items("classify", []), lattice, detectors),
+        guardrails=guardrails,
+        rules=rules,
+        declassifiers=declassifiers,
+        detectors=custom,
+        phone_regions=read_phone_regions(root.items("phone_regions", [])),
+        leak_budget_bits=root.number("leak_budget_bits", LEAK_BUDGET_BITS, high=1e6),
+        approvers=approvers,
+        guardrail_approvals=read_guardrail_approvals(
+            root.mapping("activation", optional=True), approvers
+        ),
+        tests=_tests(root, lattice, destinations, guardrails + rules),
     )
-    root.done()
-    return policy
+
+
+def _tests(
+    root: Section, lattice: Lattice, destinations: Collection[str], rules: tuple[Rule, ...]
+) -> tuple[Case, ...]:
+    enforced = {rule.id for rule in rules if rule.mode == "enforce"}
+    shadows = {rule.id for rule in rules if rule.mode == "shadow"}
+    reader = CaseReader(lattice, destinations, {*BUILT_IN_RULES, *enforced}, shadows)
+    return reader.read(root.items("tests", []))
 
 
 def _default_label(value: Value | None, lattice: Lattice) -> Label:
@@ -94,56 +153,3 @@ def _default_label(value: Value | None, lattice: Lattice) -> Label:
     if label.level == 0 and len(lattice.levels) > 1:
         value.fault("lowest-default", "what nobody has labelled must not count as the lowest level")
     return label
-
-
-def _destinations(section: Section, lattice: Lattice) -> dict[str, Destination]:
-    found = {}
-    for name, position, value in section.entries():
-        if not _DESTINATION_ID.fullmatch(name):
-            message = "a destination's id is lower case letters, digits and '._-'"
-            section.fault("bad-name", message, position)
-        found[name] = _destination(name, position, value.mapping(), lattice)
-    return found
-
-
-def _destination(name: str, position: Position, section: Section, lattice: Lattice) -> Destination:
-    # A faulty kind stays "": workers must not be blamed for it as well.
-    kind = cast(Kind, section.choice("kind", get_args(Kind)))
-    clearance = read_clearance(section.mapping("clearance"), lattice)
-    if kind == "remote" and UNSCANNED in clearance.compartments:
-        message = f"no remote destination may be cleared for {UNSCANNED!r}: name the compartments"
-        section.fault("unscanned-remote", message, "clearance")
-    facts: dict[str, str | bool] = {"kind": kind}
-    for key, at, value in section.entries():
-        if _FACT.fullmatch(key) and key not in _RESERVED:
-            facts[key] = value.text_or_flag()
-        else:
-            section.fault("bad-name", "a fact's name is lower case letters, digits and '_'", at)
-    return Destination(name, kind, clearance, facts, str(position))
-
-
-def _classifiers(items: list[Value], lattice: Lattice) -> Iterator[Classifier]:
-    ids = Unique()
-    for item in items:
-        section = item.mapping()
-        name = section.text("id", pattern=RULE_ID, want=RULE_ID_IN_WORDS)
-        ids.check(section, "id", name)
-        when = section.mapping("when")
-        detector = when.choice("detector", DETECTORS)
-        min_count = when.integer("min_count", 1, low=1)
-        when.done()
-        raises = _raise(section.mapping("raise"), lattice)
-        section.done()
-        yield Classifier(name, detector, min_count, raises)
-
-
-def _raise(section: Section, lattice: Lattice) -> Label:
-    """By what a label is raised: to a level, by compartments, or both."""
-    level, compartments = section.find("level"), section.find("compartments")
-    if level is None and compartments is None:
-        section.missing("level")
-    section.done()
-    return Label(
-        read_level(level, lattice) if level else 0,
-        read_compartments(compartments, lattice) if compartments else frozenset(),
-    )

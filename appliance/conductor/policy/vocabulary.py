@@ -12,6 +12,13 @@ from conductor.labels import UNSCANNED, Clearance, Label, Lattice
 from conductor.strictyaml.faults import hint
 from conductor.strictyaml.values import Section, Value
 
+IDENTIFIER = re.compile(r"[a-z][a-z0-9-]{0,63}")
+"""Of rules, classifiers, declassifiers."""
+IDENTIFIER_IN_WORDS = "lower case letters, digits and '-', at most 64, a letter first"
+KEY_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+"""Of a key that signs or calls."""
+KEY_ID_IN_WORDS = "lower case letters, digits and '._-', at most 64"
+
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}")
 _NAME_IN_WORDS = "lower case letters, digits and '-', at most 32, a letter first"
 

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from conductor.audit.log import AuditLog
 from conductor.core import Body, Call, Caller, Failure, Reply, Usage, Verdict, Worker
@@ -295,7 +295,7 @@ class Attempts:
                 label_before=ask.policy.lattice.show(ask.standing.origin),
                 rule=carried.verdict.rule,
                 obligations=[str(one) for one in sorted(carried.standing.discharged)],
-                shadow=[[one.effect, one.rule] for one in carried.verdict.shadow],
+                shadow=[asdict(one) for one in carried.verdict.shadow],
                 policy_revision=ask.policy.revision,
                 bytes_out=len(carried.body),
             ),

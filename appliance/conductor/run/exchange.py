@@ -149,7 +149,9 @@ def shown(plan: Plan, number: int, look: bool, answered: Collection[int]) -> Vie
     missing = set(asked.steps).difference(there)
     if not look and any(one >= plan.first for one in missing):
         return None
-    if missing and not there and not asked.question:
+    # A built-in works on answers alone: the question is none.
+    alone = isinstance(step_of(plan, number).worker, Builtin) or not asked.question
+    if missing and not there and alone:
         return None
     return View(asked.question, there)
 

@@ -258,7 +258,7 @@ class Executor:
             policy=job.policy,
             standing=record.standing,
             workflow=job.workflow,
-            order=_order(run.round, step),
+            order=_order(run.round, number),
             body=body,
             prompt_bytes=request.prompt_bytes + added_bytes(others, step.subtask),
             wanted_tokens=request.max_tokens,
@@ -329,12 +329,13 @@ def _said(run: Run, number: int) -> bool:
     )
 
 
-def _order(round: Round, step: Step) -> tuple[Worker, ...]:
+def _order(round: Round, number: int) -> tuple[Worker, ...]:
     """Who may do a step: its own worker, then the plan's stand-ins."""
+    step = step_of(round.plan, number)
     if isinstance(step.worker, Builtin):  # no model may stand in for it
         raise InternalError("The plan asks for a step that this appliance cannot run.")
     drafted = round.drafted
-    ordinals = [step.worker, *(a for a in drafted.planned.alternates if a != step.worker)]
+    ordinals = [step.worker, *(a for a in drafted.stand_ins(number) if a != step.worker)]
     return tuple(drafted.candidates[ordinal] for ordinal in ordinals)
 
 

@@ -28,8 +28,15 @@ def _verdict_fact(verdict: Verdict) -> list[Any]:
     fact: list[Any] = [verdict.allow, verdict.rule]
     if verdict.promise or verdict.shadow:
         fact.append([str(one) for one in verdict.promise])
-        fact.append([[one.effect, one.rule] for one in verdict.shadow])
+        fact.append(shadow_facts(verdict))
     return fact
+
+
+def shadow_facts(verdict: Verdict) -> list[Facts]:
+    """The shadow rules that would have applied."""
+    return [
+        {"effect": one.effect, "rule": one.rule, "position": one.position} for one in verdict.shadow
+    ]
 
 
 def finding_facts(scan: Scan) -> list[Facts]:

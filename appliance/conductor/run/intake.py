@@ -8,7 +8,7 @@ the label of all that was heard.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from conductor.active import Active
@@ -29,7 +29,7 @@ from conductor.flow.classes import flow_of
 from conductor.flow.standing import Standing
 from conductor.labels import LOWEST, Label
 from conductor.plan.language import Access, Plan, Step
-from conductor.plan.validate import PlanPool
+from conductor.plan.validate import PlanPool, may_stand_in
 from conductor.planner.client import PlannerClient
 from conductor.planner.engine import Planned
 from conductor.policy.decide import classify, decide, decide_all
@@ -95,6 +95,18 @@ class Drafted:
     look: bool = False
     told_bits: float = 0.0
     """What the choice of this plan tells workers that may not see what it was made from."""
+    pool: PlanPool | None = None
+    """What the plan was made over, where some candidates may not see everything."""
+
+    def stand_ins(self, number: int) -> Iterator[int]:
+        """Ordinals of who may do the step of that number when its own worker cannot."""
+        for ordinal in self.planned.alternates:
+            # Those that could not be reached when it was planned are no part of the pool.
+            if self.pool is None or ordinal >= self.pool.workers:
+                yield ordinal
+                continue
+            if may_stand_in(self.planned.plan, number, ordinal, self.pool):
+                yield ordinal
 
 
 @dataclass(frozen=True)
@@ -247,13 +259,15 @@ class Intake:
             planned = await self._planner.plan(asked)
         except PlanError:
             raise UpstreamFailed("No plan could be made for this request.") from None
+        pool = None if asked.flow is None else PlanPool.of(asked)
         resting = tuple(w for w in candidates if w not in reached)
         last = range(len(reached), len(reached) + len(resting))
         return Drafted(
             reached + resting,
             replace(planned, alternates=(*planned.alternates, *last)),
             goes_on(planned.plan, planned.look, limits, before.used),
-            choice_bits(planned.plan, PlanPool.of(asked), planned.alternates),
+            0.0 if pool is None else choice_bits(planned.plan, pool, planned.alternates),
+            pool,
         )
 
     def _asked(

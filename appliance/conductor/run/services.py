@@ -6,12 +6,16 @@ the scanner and the clients stand.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 from conductor import __version__
+from conductor.activation.checker import ask
+from conductor.activation.desk import Desk
+from conductor.activation.store import Store
 from conductor.active import Active
+from conductor.audit import keys
 from conductor.audit.log import AuditLog
 from conductor.audit.segments import read_since
 from conductor.config import Site
@@ -40,6 +44,7 @@ from conductor.run.register import Register
 from conductor.run.rewriting import Rewriter
 from conductor.run.rounds import Rounds
 from conductor.run.sources import Sources
+from conductor.run.weakened import weakened
 from conductor.selection import CONDUCTOR_MODELS
 from conductor.settings import Appliance
 from conductor.workers.http import HttpCaller
@@ -51,6 +56,7 @@ class Services:
     """The running parts of `serve`."""
 
     active: Active
+    desk: Desk
     metrics: Metrics
     audit: AuditLog
     ledger: Ledger
@@ -83,6 +89,7 @@ class Services:
             "policy": {
                 "revision": self.site.policy.revision,
                 "sha256": self.site.policy.sha256,
+                "degraded": self.desk.degraded or None,
             },
             "planner": self.planner.state,
             "workers": workers,
@@ -104,6 +111,7 @@ def make_scanner(appliance: Appliance) -> Scanner:
         processes=appliance.scan.processes,
         timeout_s=appliance.scan.timeout_s,
         max_text_bytes=appliance.scan.max_text_bytes,
+        names_model=appliance.paths.models,
     )
 
 
@@ -116,19 +124,30 @@ def make_planner(appliance: Appliance, fallback: PlanEngine | None = None) -> Pl
 
 
 @asynccontextmanager
-async def services(site: Site) -> AsyncIterator[Services]:
-    """Start everything that `serve` needs; raises `ConductorError` when a part cannot start."""
+async def services(site: Site, degraded: str = "") -> AsyncIterator[Services]:
+    """Start everything that `serve` needs; raises `ConductorError` when a part cannot start.
+
+    `degraded` says why nothing remote may be reached under this site's policy, if so.
+    """
     appliance = site.appliance
     paths = appliance.paths
     check_folder(paths.run)
     async with AsyncExitStack() as stack:
+        store = Store(paths.state)
+        writer = stack.enter_context(store.writing())
         audit = AuditLog.open(
             paths.audit,
             max_batch=appliance.audit.max_batch,
+            key=keys.load(paths.audit_key),
+            checkpoint_s=appliance.audit.checkpoint_s,
+            retention_days=appliance.audit.retention_days,
             start={
                 "mode": appliance.mode,
                 "build": __version__,
                 "policy_revision": site.policy.revision,
+                "levels": list(site.policy.lattice.levels),
+                "compartments": sorted(site.policy.lattice.compartments),
+                "weakened": weakened(site),
                 "files": dict(site.sha256),
             },
         )
@@ -148,7 +167,24 @@ async def services(site: Site) -> AsyncIterator[Services]:
         link = EgressLink(paths.egress_socket) if remote else None
         pool = Pool(site.workers)
         _watch(metrics, pool, audit)
-        parts = _Parts(Active(site), metrics, audit, ledger, scanner, pool, caller, planner, link)
+        active = Active(site)
+
+        async def swap(changed: Site) -> None:
+            metrics.admit(*_words(changed))
+            active.swap(changed)
+
+        desk = Desk(
+            active=active,
+            store=store,
+            writer=writer,
+            audit=audit,
+            check=ask,
+            swap=swap,
+            degraded=degraded,
+        )
+        if store.held().condition == "empty":
+            await desk.begin(site)
+        parts = _Parts(active, desk, metrics, audit, ledger, scanner, pool, caller, planner, link)
         yield parts.assemble()
 
 
@@ -157,6 +193,7 @@ class _Parts:
     """What has been started, to be put together."""
 
     active: Active
+    desk: Desk
     metrics: Metrics
     audit: AuditLog
     ledger: Ledger
@@ -206,6 +243,7 @@ class _Parts:
         )
         return Services(
             active=self.active,
+            desk=self.desk,
             metrics=self.metrics,
             audit=self.audit,
             ledger=self.ledger,
@@ -224,15 +262,23 @@ class _Parts:
         return PermitDesk(key, self.link, appliance.egress.permit_ttl_s)
 
 
+def _words(site: Site) -> tuple[Iterable[str], Iterable[str], Iterable[str]]:
+    """The label values that a policy's metrics may have: levels, compartments, rules."""
+    policy = site.policy
+    shadows = [rule.id for rule in policy.guardrails + policy.rules if rule.mode == "shadow"]
+    return policy.lattice.levels, policy.lattice.compartments, [*rule_ids(policy), *shadows]
+
+
 def _metrics(site: Site) -> Metrics:
+    levels, compartments, rules = _words(site)
     workers = [worker.id for worker in site.workers]
     return Metrics(
         workers,
         [*CONDUCTOR_MODELS, *workers],
         {DefaultEngine().name, DIRECT, KEPT, site.appliance.planner.engine},
-        site.policy.lattice.levels,
-        compartments=site.policy.lattice.compartments,
-        rules=rule_ids(site.policy),
+        levels,
+        compartments=compartments,
+        rules=rules,
         reasons=list(Detour),
         unscanned=REASONS,
     )

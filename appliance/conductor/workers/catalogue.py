@@ -18,6 +18,9 @@ from conductor.strictyaml.values import Section
 ENCODER_ID = "minilm-l6"
 """The sentence encoder with which the planner's conductors are trained."""
 
+NAMES_ID = "rampart-names"
+"""The tagger that finds names of persons and addresses."""
+
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PROJECT = re.compile(r"[a-z0-9]([a-z0-9-]{0,98}[a-z0-9])?")
