@@ -97,3 +97,29 @@ def test_what_is_supposed_has_one_round_and_one_call_less() -> None:
 
     decided(watch, state())
     assert shown == [(2, 4), (1, 3)]
+
+
+def ask_a_second_opinion(shown: State) -> tuple[Kind, int]:
+    """Two are asked before anything is kept, whatever they say."""
+    if not shown.asked[1]:
+        return Kind.LOOK, 1
+    return (Kind.KEEP, 1) if shown.asked[2] else (Kind.LOOK, 2)
+
+
+@pytest.mark.parametrize(
+    ("wish", "heard", "asks"),
+    [
+        (ask_a_second_opinion, {}, (1, 2)),  # nothing hangs on what the first says
+        (ask_a_second_opinion, {0: 0}, (1,)),  # a later round is not tried out so far
+        (keep_only_what_agrees, {0: 0}, (1,)),  # if it agrees, nobody else is asked
+    ],
+)
+def test_two_that_will_both_be_asked_are_asked_side_by_side(
+    wish: Wish, heard: dict[int, int], asks: tuple[int, ...]
+) -> None:
+    assert decided(wish, state(heard)) == (Kind.LOOK, asks)
+
+
+def test_a_plan_of_one_line_asks_one_after_the_other() -> None:
+    start = state()._replace(steps_left=np.int64(1))
+    assert decided(ask_a_second_opinion, start) == (Kind.LOOK, (1,))

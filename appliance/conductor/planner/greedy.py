@@ -1,6 +1,7 @@
 """One round's choices, by the network's scores: pure, the network is a function.
 
 Until a choice ends the plan: score all choices, take the best that may be made, note whom it asks.
+Of one worker asked alone, what would follow is tried out, since nothing may hang on what it says.
 What may be made is said here again and not left to the network: it comes out of a file, and no
 numbers in it may lead to a plan that breaks a limit.
 """
@@ -60,8 +61,12 @@ def decide(network: Network, state: State, keepable: Flags) -> Decision | None:
         kind, place = divmod(int(now.argmax()), now.shape[1])
         if kind != Kind.KEEP:
             asks.append(place)
-        if kind == Kind.LOOK and len(asks) == 1 and _settled(network, state, place, keepable):
-            kind = Kind.LAST
+        if kind == Kind.LOOK and len(asks) == 1:
+            thens = _whatever(network, state, place, keepable)
+            if _settled(thens):
+                kind = Kind.LAST
+            elif (partner := _partner(state, thens)) is not None:
+                asks.append(partner)
         if kind != Kind.MORE:
             return Decision(tuple(asks), Kind(kind), place, seen, first)
         state = _after(state, place)
@@ -71,17 +76,51 @@ def decide(network: Network, state: State, keepable: Flags) -> Decision | None:
         now = further
 
 
-def _settled(network: Network, state: State, place: int, keepable: Flags) -> bool:
-    """Whether a look at the answer of `place`, asked alone, could only end with that answer:
-    whether it is new or agrees with one that was heard, the best next choice is to keep it.
+def _settled(thens: list[_Then] | None) -> bool:
+    """Whether a look at the answer of one worker, asked alone, could only end with that answer.
 
     Then it need not be held back: it can be the last step's and reach the client as it is written.
     """
+    if thens is None:
+        return False
+    return all(then.kind == Kind.KEEP and then.keeps == then.said for then in thens)
+
+
+def _partner(state: State, thens: list[_Then] | None) -> int | None:
+    """Who is asked next, and looked at too, whatever the first one asked says; None if nobody is.
+
+    Then both can be asked side by side: the same answers for the same money, one round earlier. The
+    build stage judges conductors by the same rule, in first rounds alone.
+    """
+    if state.asked.any() or state.steps_left < 2:
+        return None
+    wanted = {(then.kind, then.place) for then in thens or ()}
+    if len(wanted) != 1:
+        return None
+    kind, place = wanted.pop()
+    return place if kind == Kind.LOOK else None
+
+
+@dataclass(frozen=True)
+class _Then:
+    """The best next choice once the one asked has said something: `keeps` is the answer that it
+    keeps, if it keeps one."""
+
+    said: int
+    kind: Kind
+    place: int
+    keeps: int | None
+
+
+def _whatever(network: Network, state: State, place: int, keepable: Flags) -> list[_Then] | None:
+    """What would be chosen next, for all that `place`, asked alone, may say: something new, or what
+    was heard already. None where nothing could be chosen."""
     heard = sorted({int(one) for one in state.answer[state.asked & (state.answer >= 0)]})
     keepable = keepable.copy()
     keepable[place] = True
     asked = state.asked.copy()
     asked[place] = True
+    thens = []
     for said in [*heard, max(heard, default=-1) + 1]:
         answer = state.answer.copy()
         answer[place] = said
@@ -93,11 +132,11 @@ def _settled(network: Network, state: State, place: int, keepable: Flags) -> boo
         )
         now = chances(network(then), legal(then, keepable))
         if now is None:
-            return False
-        kind, kept = divmod(int(now.argmax()), now.shape[1])
-        if kind != Kind.KEEP or answer[kept] != said:
-            return False
-    return True
+            return None
+        kind, other = divmod(int(now.argmax()), now.shape[1])
+        keeps = int(answer[other]) if kind == Kind.KEEP else None
+        thens.append(_Then(said, Kind(kind), other, keeps))
+    return thens
 
 
 def legal(state: State, keepable: Flags) -> Flags:

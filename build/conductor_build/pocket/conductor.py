@@ -20,6 +20,7 @@ from conductor_build.environment import Episodes, hand
 from conductor_build.pocket.deck import Deck
 from conductor_build.pocket.decoder import AT_ONCE, Decoder
 from conductor_build.pocket.latent import EASE
+from conductor_build.pocket.state import LOOK, State
 
 if TYPE_CHECKING:
     from conductor_build.baselines.plays import Floats, Rows
@@ -86,9 +87,42 @@ class Playing:
         episodes = Episodes(deck, dealt)
         while episodes.live.any():
             chosen = torch.nonzero(episodes.live)[:, 0]
-            scores = self.decoder.scores(episodes.state(chosen))
-            episodes.choose(chosen, torch.tensor(scores.argmax(1)))
+            state = episodes.state(chosen)
+            choice = torch.tensor(self.decoder.scores(state).argmax(1))
+            partner = self._partners(state, choice)
+            beside = partner >= 0
+            # As `planner/greedy.py` does: with the one that is looked at, the one after it.
+            first = torch.where(beside, choice % places, choice)
+            episodes.choose(chosen, first)
+            if beside.any():
+                episodes.choose(chosen[beside], LOOK * places + partner[beside])
         return episodes
+
+    def _partners(self, state: State, choice: torch.Tensor) -> torch.Tensor:
+        """[N] whom else to ask in the same round, since it would be asked next, and looked at, when
+        the one that `choice` looks at has said anything; -1 where that is nobody. Only of requests
+        for which nothing was heard yet: there is one thing that a first answer can be, new."""
+        places = state.present.shape[1]
+        none = torch.full_like(choice, -1)
+        fresh = ~state.asked.any(1) & ~state.pending.any(1) & (state.steps_left > 1)
+        able = fresh & (choice // places == LOOK)
+        if not able.any():
+            return none
+        asked = torch.nn.functional.one_hot(choice % places, places).bool()
+        then = state._replace(
+            asked=asked,
+            answer=torch.where(asked, 0, -1),
+            rounds_left=state.rounds_left - 1,
+            calls_left=state.calls_left - 1,
+        )
+        following = torch.tensor(self.decoder.scores(_rows(then, able)).argmax(1))
+        looks = following // places == LOOK
+        none[able] = torch.where(looks, following % places, -1)
+        return none
+
+
+def _rows(state: State, which: torch.Tensor) -> State:
+    return State(*(part[which] for part in state))
 
 
 def deck_of(table: Table, vectors: NDArray[np.float32], cards: Mapping[str, Card]) -> Deck:
