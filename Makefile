@@ -7,6 +7,8 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 LOCKED := -qq --no-deps --require-hashes
 # The smallest models that everything works with: a worker, the planner's sentence encoder, the names.
 MODELS := smollm2-135m minilm-l6 rampart-names
+# What `make bench` runs beside the whole appliance: tests/bench/bench_*.py.
+BENCHES := encode plan train policy policy_apply policy_streams scan names declassify flow audit
 
 .PHONY: help demo serve test check bench train-set lock clean
 
@@ -34,9 +36,8 @@ test: check ## everything that must hold: check, then all tests
 
 bench: $(VENV)/.dev ## speed and memory, printed beside a direct call
 	PYTHONPATH=tests $(BIN)/python -m bench.run
-	PYTHONPATH=appliance $(BIN)/python tests/bench/bench_encode.py
-	PYTHONPATH=appliance:tests $(BIN)/python tests/bench/bench_plan.py
-	PYTHONPATH=build:appliance:tests $(BIN)/python tests/bench/bench_train.py
+	for one in $(BENCHES); do \
+	  PYTHONPATH=build:appliance:tests $(BIN)/python tests/bench/bench_$$one.py || exit 1; done
 
 train-set: $(VENV)/.train ## install what `conductor-build train` needs, without the development tools
 	$(BIN)/conductor models pull minilm-l6

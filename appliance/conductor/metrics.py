@@ -276,6 +276,14 @@ class Metrics:
         self._audit_healthy.set(healthy)
         self._audit_commits.set(commits)
 
+    def policy_in_force(self, revision: int) -> None:
+        """Tell which policy counts now."""
+        self._policy_revision.set(revision)
+
+    def policy_refused(self) -> None:
+        """Count a candidate that was not put in force."""
+        self._policy_refused.inc()
+
     def _make_decision_metrics(
         self,
         engines: Iterable[str],
@@ -322,6 +330,12 @@ class Metrics:
         )
         self._audit_commits = self._gauge(
             "conductor_audit_commits", "Group commits of the audit log since the start."
+        )
+        self._policy_revision = self._gauge(
+            "conductor_policy_revision", "Revision of the policy in force."
+        )
+        self._policy_refused = self._counter(
+            "conductor_policy_refused", "Candidates that were not put in force."
         )
 
     def _make_label_metrics(

@@ -579,7 +579,8 @@ async def test_the_command_counts_what_was_recorded(directory: Path) -> None:
         await log.append(event)
     await log.close()
     told = {"decision": 1, "round": 2, "egress": 1, "outcome": 1, "start": 1, "stop": 1, "other": 1}
-    assert verify(directory).events == {"log_recovered": 0, **told}
+    counted = verify(directory).events
+    assert {event: count for event, count in counted.items() if count} == told
     code, text = run(str(directory))
     assert code == 0 and "1 decision, 2 round, 1 egress, 1 outcome" in text
     assert "log_recovered" not in text and "of-another-version" not in text

@@ -98,8 +98,8 @@ _HEADER_FIELD = r"(?:[^|\\]|\\[|\\])*"
 _CEF = re.compile(rf"CEF:0(?:\|({_HEADER_FIELD}))" + rf"\|({_HEADER_FIELD})" * 5 + r"\|(.*)\Z")
 _PAIR = re.compile(r"(\w+)=((?:[^=\\]|\\[=\\nr])*?)(?= \w+=|\Z)")
 KEYS = {
-    "rt", "externalId", "cat", "deviceProcessName", "suser", "destinationServiceName", "out",
-    "outcome", "reason", "act", "flexString1", "flexString1Label", "cn1", "cn1Label", "cn2",
+    "rt", "externalId", "cat", "deviceProcessName", "suser", "suid", "destinationServiceName",
+    "out", "outcome", "reason", "act", "flexString1", "flexString1Label", "cn1", "cn1Label", "cn2",
     "cn2Label", *(f"cs{n}" for n in range(1, 7)), *(f"cs{n}Label" for n in range(1, 7)),
 }  # fmt: skip
 """All of them in the dictionary of the Common Event Format."""
@@ -134,4 +134,16 @@ def test_cef_lines_can_be_read_back_with_what_they_say(tmp_path: Path) -> None:
 def test_nothing_in_a_record_can_break_out_of_its_cef_field(tmp_path: Path) -> None:
     lines, _ = exported(tmp_path, "cef")
     changes = [cef(line)[1] for line in lines if b"|policy|" in line]
-    assert [fields["suser"] for fields in changes] == ["anna", "mallory|=\nx"]
+    assert [fields["suid"] for fields in changes] == ["0", "1000"]
+    assert [fields["outcome"] for fields in changes] == ["active", "refused"]
+    assert changes[1]["reason"] == "revision:old-revision,of|=\nx"
+
+
+def test_cef_lines_tell_who_approved_what_to_where(tmp_path: Path) -> None:
+    lines, _ = exported(tmp_path, "cef")
+    _, accepted, refused = (cef(line)[1] for line in lines if b"|approval|" in line)
+    names = ("suser", "suid", "destinationServiceName", "cs2", "cs3", "cs6", "reason")
+    assert [accepted[name] for name in names] == [
+        "anna", "1000", "us-place", "restricted+pii", "0f0f", "read-by-anna", "accepted"
+    ]  # fmt: skip
+    assert refused["reason"] == "malformed"

@@ -130,10 +130,20 @@ def test_a_refusal_and_a_denial_by_a_rule_are_findings_and_a_default_is_none(
 
 def test_a_policy_change_names_who_what_and_whether(events: list[dict[str, Any]]) -> None:
     applied, refused = of(events, "policy", 3004)
-    assert applied["actor"] == {"user": {"name": "anna"}}
+    assert applied["actor"] == {"user": {"uid": "0"}}
     assert applied["entity"]["uid"] == POLICY_SHA256 and applied["entity"]["version"] == "4"
     assert (applied["activity_id"], applied["status_id"], refused["status_id"]) == (10, 1, 2)
-    assert applied["unmapped"]["approvals"] == ["key-a", "key-b"]
+    assert applied["unmapped"]["approved"] == ["key-a", "key-b"]
+
+
+def test_an_approval_names_who_approved_what_to_where(events: list[dict[str, Any]]) -> None:
+    read, accepted, refused = of(events, "approval", 6003)
+    assert read["actor"] == {"user": {"uid": "1000"}} and read["activity_id"] == 2
+    assert accepted["actor"] == {"user": {"uid": "1000", "name": "anna"}}
+    assert accepted["dst_endpoint"] == {"name": "us-place"}
+    assert accepted["resources"][0]["labels"] == ["restricted", "pii"]
+    assert accepted["api"] == {"operation": "approvals.accepted", "request": {"uid": "0f0f"}}
+    assert [one["status_id"] for one in (read, accepted, refused)] == [1, 1, 2]
 
 
 def test_events_carry_number_and_hash_of_their_record(

@@ -197,13 +197,25 @@ def test_records_of_older_and_stranger_forms_are_read_as_far_as_they_go(log: Rec
     assert len(ask(log, remote=True)[1]) == 8
 
 
+def test_a_sending_is_told_with_who_approved_it(log: RecordedLog) -> None:
+    ids = {"request_id": "req-a", "decision_id": "dec-a"}
+    began(log).add("2026-08-01", "decision", **ids, key="hr", label="internal", verdicts={})
+    log.add("2026-08-01", "declassified", **ids, step=1, towards="us", approver="anna")
+    for step, worker in ((0, "us"), (1, "us"), (1, "eu")):
+        log.add("2026-08-01", "egress", **ids, step=step, worker=worker, destination="d")
+    found = [*Answer(Stretch(log.directory), Question()).rows()]
+    assert [one.sending.approver for one in found] == ["", "anna", ""]
+    assert found[1].as_json()["approver"] == "anna"
+
+
 # -- labels that were lowered -------------------------------------------------------------------
 
 
 def test_what_a_declassifier_lowered_is_counted_and_shown_when_asked_for(log: RecordedLog) -> None:
     began(log).request(
-        "2026-08-01", "r", sent={"us": "internal"}, label_before="internal+pii", declassifier="d1"
-    )
+        "2026-08-01", "r", sent={"us": "internal"}, label_before="internal+pii",
+        obligations=["redact:d1"],
+    )  # fmt: skip
     answer, rows = ask(log, label="pii")
     assert rows == [] and answer.lowered == 1 and answer.coverage.complete
     answer, rows = ask(log, label="pii", lowered=True)

@@ -58,7 +58,14 @@ def test_no_log_exits_2_and_says_what_to_give(tmp_path: Path, verb: list[str]) -
 
 
 @pytest.mark.parametrize(
-    "options", [("--from", "soon"), ("--to", "7 days"), ("--head", "abc")], ids=lambda o: o[0]
+    "options",
+    [
+        ("--from", "soon"),
+        ("--to", "7 days"),
+        ("--head", "abc"),
+        ("--from", "2026-08-02", "--to", "2026-08-01"),
+    ],
+    ids=" ".join,
 )
 def test_a_wrong_command_line_is_refused_before_the_log_is_read(
     run: Run, options: tuple[str, ...]
@@ -78,8 +85,13 @@ def test_rows_and_totals_for_people(run: Run) -> None:
     result = run(["query"], "--destination", "us-place", "--lowered", "--label", "internal")
     first, second, *rest = result.output.splitlines()
     assert "us-place  internal  rule allow-us  key svc-app  100 bytes  ok" in first
-    assert "internal (was internal+pii)" in second
+    assert "internal (was internal+pii before redact:redact-v2)" in second
     assert "remote    us-place: 2 sendings, 200 bytes" in "\n".join(rest)
+
+
+def test_of_what_stayed_inside_no_size_is_told(run: Run) -> None:
+    totals = run(["query"], "--label", "internal").output.splitlines()
+    assert "inside    qwen: 1 sending, 2026-08-01T09:00:00.000Z to" in "\n".join(totals)
 
 
 def test_rows_and_totals_for_machines(run: Run) -> None:

@@ -17,6 +17,7 @@ from conductor.audit.times import epoch_ms, moment
 from support.fullday import POLICY_SHA256, full_day
 from support.recordedlog import RecordedLog
 
+SHADOW = {"effect": "deny", "rule": "soon"}
 NOW = datetime(2026, 8, 10, 12, 30, 15, 250_000, tzinfo=UTC)
 
 
@@ -62,9 +63,17 @@ def test_a_report_says_what_was_blocked_by_which_rule(text: str) -> None:
 
 def test_a_report_says_who_changed_the_policy_and_who_approved(text: str) -> None:
     applied, refused = tables(text)["Changes of the policy"]
-    assert applied == ["2026-08-01T10:00:00.000Z", "11", "apply", "4", "activated", "anna",
+    assert applied == ["2026-08-01T10:00:00.000Z", "11", "apply", "4", "active", "-", "0", "socket",
                        "key-a, key-b", POLICY_SHA256]  # fmt: skip
-    assert refused[4:7] == ["refused", "mallory\\|= x", "none"]
+    assert refused[4:9] == ["refused", "revision:old-revision, of\\|= x", "1000", "socket", "none"]
+
+
+def test_a_report_says_who_read_and_approved_what_to_where(text: str) -> None:
+    read, accepted, refused = tables(text)["Read and approved by persons"]
+    matter = ["us-place", "restricted+pii", "read-by-anna", "0f0f"]
+    assert read[2:] == ["read", "-", "1000", *matter, "-"]
+    assert accepted[2:] == ["accepted", "anna", "1000", *matter, "-"]
+    assert refused[2:] == ["refused", "-", "0", "-", "-", "-", "-", "malformed"]
 
 
 def test_a_report_names_controls_weakened_at_a_start(tmp_path: Path, text: str) -> None:
@@ -88,8 +97,10 @@ def test_shadow_rules_count_once_a_record(tmp_path: Path) -> None:
     log.add("2026-08-01", "decision", decision_id="a", verdicts={}, shadow=[would, would])
     log.add("2026-08-01", "egress", decision_id="a", shadow=[would])
     log.add("2026-08-01", "egress", decision_id="a", shadow="?")
+    soon = [False, "no", [], [SHADOW, SHADOW]]
+    log.add("2026-08-01", "round", decision_id="a", verdicts={"b": soon, "c": soon})
     found = tables(markdown(collect(Stretch(log.directory, None, None))))
-    assert found["Rules in shadow"] == [["eu-soon", "allow", "2"]]
+    assert found["Rules in shadow"] == [["eu-soon", "allow", "2"], ["soon", "deny", "1"]]
 
 
 def test_long_lists_are_cut_and_the_rest_is_counted(
@@ -112,6 +123,9 @@ def test_long_lists_are_cut_and_the_rest_is_counted(
         ({"a": [True, "r"], "b": [False, "r2", ["redact:d1"]]}, [{}], []),
         ({"a": [False, "r2", ["redact:d1"]]}, [{}], []),
         ({"a": [False, "r2", ["redact:d1"]]}, None, [("r2", ("a",), True)]),
+        ({"a": [True, "r"], "b": [False, "r2", ["redact:d1"], [SHADOW]]}, [{}], []),
+        ({"a": [True, "r"], "b": [False, "no-b", [], [SHADOW]]}, [{}], [("no-b", ("b",), False)]),
+        ({"a": [True, "r"], "b": [False, "no-b", "?", 7]}, [{}], [("no-b", ("b",), False)]),
         ({"a": [False, "baseline.remote"], "b": [False, "baseline.remote"]}, None,
          [("baseline.remote", ("a", "b"), True)]),
         ({"a": [True, "r"], "b": [False, "floor.clearance"]}, None,

@@ -253,7 +253,7 @@ async def test_the_standalone_file_runs_alone_and_says_what_it_found(
     shutil.copy(standalone.__file__, copy)
     (tmp_path / "audit.pub").write_bytes(public_pem(KEY.public))
     (tmp_path / "kept").write_text(anchor.latest(directory))
-    given = ("--key", tmp_path / "audit.pub", "--anchor", tmp_path / "kept")
+    given = ("--signed-by", tmp_path / "audit.pub", "--anchor", tmp_path / "kept")
     code, said = alone(copy, directory, *given)
     assert code == 0 and "everything holds" in said and "1 to 15, signed up to 14" in said
     change(directory, lambda some: some[:10])

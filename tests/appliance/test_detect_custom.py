@@ -87,6 +87,24 @@ def test_numbers_dialled_in_a_region_need_the_region() -> None:
     assert found(text) == {"phone": Likelihood.LIKELY}
 
 
+@pytest.mark.parametrize(
+    ("text", "likelihood"),
+    [
+        ("reach him under 06/6982012", Likelihood.LIKELY),
+        ("reach him under 333/1234567", Likelihood.POSSIBLE),
+        ("reach him under 345 1234567", Likelihood.POSSIBLE),
+        ("order 2024/00123 of paper cups", Likelihood.UNLIKELY),
+        ("file 12 O 345/2023", Likelihood.UNLIKELY),
+        ("protocol 0123/2024-12345", Likelihood.POSSIBLE),
+        ("tel. 2024/00123", Likelihood.VERY_LIKELY),
+    ],
+)
+def test_a_year_beside_a_slash_is_that_of_a_file_unless_it_is_called_a_telephone(
+    text: str, likelihood: Likelihood
+) -> None:
+    assert found(text, Profile(phone_regions=("IT", "DE", "AT"))) == {"phone": likelihood}
+
+
 def test_detectors_of_a_policy_are_known_with_it_alone() -> None:
     assert known("custom.staff", PROFILE)
     assert not known("custom.staff", DEFAULT_PROFILE)

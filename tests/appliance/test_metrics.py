@@ -157,3 +157,11 @@ def test_two_instances_do_not_share_a_registry() -> None:
     first, second = make(), make()
     done(first)
     assert not [key for key in samples(second) if key[0] == "conductor_requests_total"]
+
+
+def test_the_policy_in_force_and_refusals_are_told() -> None:
+    metrics = make()
+    metrics.policy_in_force(42)
+    metrics.policy_refused()
+    assert value(metrics, "conductor_policy_revision") == 42
+    assert value(metrics, "conductor_policy_refused_total") == 1

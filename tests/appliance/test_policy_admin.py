@@ -138,7 +138,7 @@ async def test_the_socket_is_for_its_owner_alone() -> None:
 
 
 def test_an_appliance_that_is_down_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DaemonDown, match="--offline"):
+    with pytest.raises(DaemonDown, match="not running"):
         ask(tmp_path, "GET", "/v1/policy")
 
 

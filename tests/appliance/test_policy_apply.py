@@ -21,7 +21,7 @@ from conductor.activation.report import Report
 from conductor.activation.startup import starting
 from conductor.config import POLICY
 from conductor.errors import AuditError
-from support.appliedpolicies import policy_bytes, site_folder
+from support.appliedpolicies import TESTS, policy_bytes, site_folder
 from support.configs import policy_tree
 from support.desk import WHO, Office, office
 from support.soon import until
@@ -119,6 +119,17 @@ def test_a_broken_candidate_changes_nothing_now_or_at_the_next_start(
         assert here.desk.status()["last"]["verdict"] == "refused"
     (tmp_path / POLICY).write_bytes(candidate)
     assert starting(tmp_path).site.policy.revision == 1
+
+
+def test_a_status_page_tells_of_a_refusal_until_the_next_good_one(opened: Any) -> None:
+    with opened() as here:
+        assert here.desk.summary()["refused"] is None
+        run(here.apply(BROKEN["an unknown key"][0]))
+        told = here.desk.summary()
+        assert (told["revision"], told["refused"]["reasons"]) == (1, ["read:unknown-key"])
+        run(here.apply(policy_bytes(2)))
+        assert (here.desk.summary()["revision"], here.desk.summary()["refused"]) == (2, None)
+        assert here.refused == 1
 
 
 def test_all_reasons_are_told_at_once(opened: Any) -> None:
@@ -245,6 +256,22 @@ def test_one_approver_may_only_tighten(
         outcome = run(made)
         assert outcome.in_force is in_force, outcome.report.problems
         assert here.audit.told[-1][0] == "emergency"
+
+
+def test_an_emergency_takes_no_guardrail_away_even_where_the_floor_holds(opened: Any) -> None:
+    """By one key the guardrail, by none the clearance: two steps that nobody else would see."""
+    cleared = {"clearance": {"level": "internal", "compartments": ["pii"]}}
+    both, one = (
+        [{**GUARDRAILS[0], "deny": {"to": {"kind": "remote"}, "if": {"compartments_any": some}}}]
+        for some in (["pii", "secret"], ["pii"])
+    )
+    tests = [{**TESTS[0], "given": {"label": "public+pii", "to": "frontier"}}, TESTS[1]]
+    same = {**FOUR_EYES, "destinations": {"frontier": cleared}, "tests": tests}
+    candidate = policy_bytes(2, **same, guardrails=one)
+    with opened(**same, guardrails=both) as here:
+        outcome = run(here.apply(candidate, *signed(candidate, ANNA), emergency=True))
+    assert not outcome.in_force
+    assert reasons(outcome) == {("emergency", "looser")}
 
 
 # -- degraded, and the process that checks ------------------------------------------------------

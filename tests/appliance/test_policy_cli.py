@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,13 +20,15 @@ from conductor.activation.adminclient import SOCKET
 from conductor.activation.store import Store
 from conductor.api.admin import administered
 from conductor.audit.verify import verify
-from conductor.cli.policychange import policy
+from conductor.cli.policy import policy
 from conductor.config import POLICY
 from conductor.errors import ConductorError
 from support.appliedpolicies import policy_bytes, site_folder
 from support.configs import policy_tree
 from support.desk import office
 from support.planner import socket_folder
+from support.policydaemon import NAMELESS
+from support.processes import command, environment
 
 SECRET = "DE89370400440532013000"
 REQUEST = json.dumps({"model": "conductor", "messages": [{"role": "user", "content": SECRET}]})
@@ -33,7 +37,7 @@ REQUEST = json.dumps({"model": "conductor", "messages": [{"role": "user", "conte
 @pytest.fixture
 def folder() -> Iterator[Path]:
     with socket_folder() as short:  # the sockets are below it
-        yield site_folder(short)
+        yield site_folder(short, policy_bytes(classify=NAMELESS))
 
 
 def run(folder: Path, *arguments: str, stdin: str | None = None) -> Result:
@@ -51,7 +55,7 @@ def as_json(folder: Path, *arguments: str, stdin: str | None = None) -> tuple[in
 
 def written(folder: Path, name: str, revision: int, **changes: Any) -> str:
     path = folder / name
-    path.write_bytes(policy_bytes(revision, **changes))
+    path.write_bytes(policy_bytes(revision, **{"classify": NAMELESS, **changes}))
     return str(path)
 
 
@@ -77,6 +81,16 @@ def running(folder: Path) -> Iterator[None]:
         finally:
             closing.set()
             thread.join()
+
+
+def test_every_verb_can_be_typed() -> None:
+    """As it is installed: the group knows them without anybody having imported their modules."""
+    done = subprocess.run(
+        command("policy", "--help"), env=environment(), capture_output=True, text=True, check=True
+    )
+    shown = set(re.findall(r"^  ([a-z]+) {2,}\S", done.stdout, re.MULTILINE))
+    assert {"apply", "approve", "diff", "explain", "history", "keygen", "lint", "replay",
+            "rollback", "status", "test"} <= shown  # fmt: skip
 
 
 def test_lint_exits_by_what_it_finds(folder: Path) -> None:
@@ -161,7 +175,7 @@ def test_the_appliance_applies_and_goes_back(folder: Path) -> None:
         assert (code, told["running"], told["in_force"]["revision"]) == (0, True, 3)
         result = run(folder, "apply", written(folder, "new.yaml", 4), "--offline")
         assert (result.exit_code, "another process" in str(result.exception)) == (1, True)
-    assert Store(folder / "s").active() == policy_bytes(3)
+    assert Store(folder / "s").active() == policy_bytes(3, classify=NAMELESS)
     _, told = as_json(folder, "history")
     assert [(one["revision"], one["how"]) for one in told["data"]] == [
         (3, "rollback"),
@@ -179,7 +193,7 @@ def test_what_is_no_utf8_is_refused_with_a_position(folder: Path) -> None:
 def test_offline_it_changes_what_the_next_start_takes_and_records_it(folder: Path) -> None:
     code, told = as_json(folder, "apply", written(folder, "new.yaml", 2), "--offline")
     assert (code, told["verdict"]) == (0, "active")
-    assert Store(folder / "s").active() == policy_bytes(2)
+    assert Store(folder / "s").active() == policy_bytes(2, classify=NAMELESS)
     assert verify(folder / "a").ok
     assert b'"way":"offline"' in (folder / "a" / "audit-00000001.jsonl").read_bytes()
     code, told = as_json(folder, "status")
@@ -219,4 +233,4 @@ def test_what_would_come_back_can_be_written_for_approvers(folder: Path) -> None
         assert run(folder, "apply", name, "--offline").exit_code == 0
     out = folder / "back.yaml"
     assert run(folder, "rollback", "2", "--out", str(out)).exit_code == 0
-    assert out.read_bytes() == policy_bytes(4, leak_budget_bits=2)
+    assert out.read_bytes() == policy_bytes(4, classify=NAMELESS, leak_budget_bits=2)

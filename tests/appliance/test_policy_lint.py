@@ -175,6 +175,40 @@ def test_a_rule_without_a_test_is_an_error() -> None:
     assert str(found[0]).startswith(policy.rules[0].position + ": untested: ")
 
 
+PSEUDONYMS = {**CUT, "id": "names", "kind": "pseudonymise"}
+BY_HAND = {
+    "id": "by-hand",
+    "kind": "approved",
+    "approvers": ["anna"],
+    "removes": {"compartments": ["pii"]},
+}
+ANNA = {"id": "anna", "public_key": "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="}
+APPROVE = {"approve": {"by": "by-hand"}}
+
+
+@pytest.mark.parametrize(
+    ("first", "mode", "found"),
+    [
+        ({"pseudonymise": {"by": "names"}}, "enforce", True),
+        ({"pseudonymise": {"by": "names"}}, "shadow", True),
+        ({"pseudonymise": {"by": "names"}}, "off", False),
+        ({"redact": {"by": "cut"}}, "enforce", False),
+        ("no_tools", "enforce", False),
+    ],
+)
+def test_what_differs_in_each_request_can_never_be_approved(
+    first: Any, mode: str, found: bool
+) -> None:
+    since = {"since": "2026-05-01"} if mode == "shadow" else {}
+    rule = allow("a", REMOTE, PII, obligations=[first, APPROVE], mode=mode, **since)
+    policy = read(
+        {"rules": [rule], "declassifiers": [CUT, PSEUDONYMS, BY_HAND], "approvers": [ANNA]}
+    )
+    told = [item for item in lint(policy, None, TODAY) if item.code == "never-approved"]
+    assert [item.severity for item in told] == ["error"] * found
+    assert all(item.position == policy.rules[0].position for item in told)
+
+
 def test_declared_trust_needs_a_caller_that_may_declare() -> None:
     believed = {
         "id": "c",

@@ -56,6 +56,13 @@ def test_data_above_the_clearance_is_promised_if_a_declassifier_brings_it_below(
     assert "redact:cut" in verdict.reason
 
 
+def test_what_a_promise_let_out_is_told_under_its_rule_not_the_plain_one_beside_it() -> None:
+    verdict = asked(policy_of(PLAIN, CLEANED), "internal", "frontier", "internal+pii", REDACT)
+    assert (verdict.allow, verdict.rule, verdict.promise) == (True, "cleaned", ())
+    untouched = asked(policy_of(PLAIN, CLEANED), "internal")
+    assert (untouched.allow, untouched.rule) == (True, "plain")
+
+
 @pytest.mark.parametrize(
     ("data", "origin", "done", "allowed"),
     [
@@ -77,7 +84,7 @@ def test_a_plain_allow_beside_one_with_obligations_still_needs_them() -> None:
     policy = policy_of(PLAIN, allow("careful", {"level_at_most": "internal"}, "no_tools"))
     verdict = asked(policy, "internal")
     assert (verdict.allow, verdict.rule, verdict.promise) == (False, "careful", (NO_TOOLS,))
-    assert asked(policy, "internal", "frontier", None, NO_TOOLS).rule == "plain"
+    assert asked(policy, "internal", "frontier", None, NO_TOOLS).rule == "careful"
 
 
 def test_obligations_of_several_allows_are_united() -> None:

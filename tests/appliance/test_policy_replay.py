@@ -155,3 +155,44 @@ def test_requests_that_look_alike_are_decided_once(
     log = write(folder / "a", *(record(1) for _ in range(500)))
     assert replay(DecisionLog(log), same(folder)).requests == 500
     assert len(asked) == 1
+
+
+# -- decisions that had no room in one record ----------------------------------------------------
+
+
+def part(seq: int, of: str = "decision", **fields: Any) -> bytes:
+    line = {"seq": seq, "ts": f"2026-08-{seq:02d}T12:00:00.000Z", "event": "more", "of": of}
+    return json.dumps({**line, **fields}, separators=(",", ":")).encode() + b"\n"
+
+
+def test_a_decision_is_made_anew_from_all_of_its_parts(folder: Path) -> None:
+    ids = {"request_id": "req_3"}
+    parts = (
+        part(1, **ids, detectors=[EMAIL]),
+        part(2, **ids, verdicts={"far": [True, "ordinary-work-may-go-out"]}),
+    )
+    short = record(3, more=2, label="internal+pii", verdicts={"near": [True, "baseline.local"]})
+    log = DecisionLog(write(folder / "a", *parts, part(2, of="round", **ids), short))
+    (recorded,) = log
+    assert [finding.detector for finding in recorded.features.findings] == ["email"]
+    assert set(recorded.rulings) == {"near", "far"} and log.unreadable == 0
+    assert replay(log, same(folder)).changed == 0
+
+
+def test_parts_may_stand_in_the_segment_before(folder: Path) -> None:
+    write(folder / "a", record(1), part(2, request_id="req_3", verdicts={"far": [True, "r"]}))
+    log = DecisionLog(write(folder / "a", record(3, more=1, verdicts={}), number=2), "2026-08-03")
+    assert [set(one.rulings) for one in log] == [{"far"}] and log.unreadable == 0
+
+
+def test_a_decision_that_lacks_a_part_is_counted_and_not_made_anew(folder: Path) -> None:
+    lines = (
+        record(1, more=1),
+        part(2, request_id="req_3", verdicts={"other": [True, "r"]}),
+        record(3, more=2),
+        record(4),
+    )
+    log = DecisionLog(write(folder / "a", *lines))
+    assert [one.request_id for one in log] == ["req_4"] and log.unreadable == 2
+    later = DecisionLog(folder / "a", "2026-08-02")
+    assert len([*later]) == 1 and later.unreadable == 1

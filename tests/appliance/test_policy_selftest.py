@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conductor.activation.testing import tried, tried_whole
 from conductor.config import load
 from conductor.core import Scan, SecretRef
 from conductor.detect.detectors import DETECTORS, NAMES
@@ -18,7 +21,9 @@ from conductor.policy.selftest import run_tests, untested
 from conductor.settings import Key
 from support.policies import read
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+ROOT = Path(__file__).parents[2]
+CONFIGS = ROOT / "configs"
+MODELS = Path(os.environ.get("CONDUCTOR_MODELS_DIR", ROOT / "var" / "models"))
 SITES = sorted({path.parent for path in CONFIGS.rglob("policy.yaml")})
 EXAMPLES = {"hospital", "bank", "law-firm", "public-sector", "air-gapped"}
 KEYS = (
@@ -93,6 +98,27 @@ def test_a_shadow_rule_is_tested_by_what_it_would_have_done() -> None:
     assert not result({"label": "internal", "to": "box"}, expect, rules=rules)[0]
 
 
+@pytest.mark.parametrize("why", ["names-missing", "scanner-died", "timeout", "detector-error"])
+def test_a_text_that_was_not_scanned_fails_its_test_whatever_that_expects(why: str) -> None:
+    """Not scanned is denied: a test that expects a deny would pass and prove nothing."""
+    case = {"name": "t", "given": {"text": "Hello", **OUT}, "expect": DENY}
+    (outcome,) = run_tests(
+        read({"tests": [case]}), KEYS, lambda value, profile: Scan((), 0, (why,))
+    )
+    assert not outcome.passed
+    assert "deny" not in outcome.got
+
+
+def test_what_no_detector_can_read_is_a_property_of_the_text() -> None:
+    case = {"name": "t", "given": {"text": "Hello", **OUT}, "expect": DENY}
+    scan = Scan((), 5, ("names-script",))
+    (outcome,) = run_tests(read({"tests": [case]}), KEYS, lambda value, profile: scan)
+    assert (outcome.passed, outcome.got) == (
+        True,
+        "deny, rule floor.clearance, label internal+unscanned",
+    )
+
+
 def test_own_detectors_are_sought_and_no_model_is_needed_for_names() -> None:
     seen: list[Profile] = []
 
@@ -147,8 +173,18 @@ def test_every_shipped_policy_is_free_of_suspicion_and_passes_its_own_tests(
 ) -> None:
     site = load(directory)
     assert [str(item) for item in lint(site.policy, site, datetime.date(2026, 1, 1))] == []
-    results = run_tests(site.policy, site.appliance.keys)
+    results = tried(site)
     assert results
+    assert [result for result in results if not result.passed] == []
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("directory", SITES, ids=lambda path: path.name)
+def test_every_shipped_policy_passes_its_own_tests_with_names_too(directory: Path) -> None:
+    site = load(directory)
+    paths = replace(site.appliance.paths, models=MODELS)
+    results = tried_whole(replace(site, appliance=replace(site.appliance, paths=paths)))
+    assert len(results) == len(site.policy.tests)
     assert [result for result in results if not result.passed] == []
 
 

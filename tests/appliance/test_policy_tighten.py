@@ -33,10 +33,13 @@ PII_REDACTED = {
 }
 RULES: list[dict[str, Any]] = policy_tree()["rules"]
 GUARDRAILS: list[dict[str, Any]] = policy_tree()["guardrails"]
-CLASSIFY: list[dict[str, Any]] = policy_tree()["classify"]
+CLASSIFY: list[dict[str, Any]] = [
+    entry for entry in policy_tree()["classify"] if entry["when"]["detector"] != "ip"
+]
 BASE: dict[str, Any] = {
     "approvers": KEYS[:2],
     "activation": {"guardrail_approvals": 2},
+    "classify": CLASSIFY,
     "declassifiers": [REDACT],
     "rules": [*RULES, PII_REDACTED],
     "tests": None,

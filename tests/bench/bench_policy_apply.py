@@ -32,9 +32,9 @@ ROUNDS = 5
 QUIET_S = 2.0
 
 
-def many_rules(revision: int, number: int = RULES) -> bytes:
+def many_rules(revision: int, number: int = RULES, **changes: Any) -> bytes:
     """A policy of that many rules, each with a test, as people would write it."""
-    base = json.loads(policy_bytes(revision))
+    base = json.loads(policy_bytes(revision, **changes))
     rules, tests = list(base["rules"]), list(base["tests"])
     for place in range(number - len(rules)):
         name = f"team-{place}"
@@ -60,6 +60,11 @@ class Ticker:
             now = time.perf_counter()
             self.longest_ms = max(self.longest_ms, 1000 * (now - last))
             last = now
+
+    def taken(self) -> float:
+        """The longest gap in milliseconds since this was last asked."""
+        longest_ms, self.longest_ms = self.longest_ms, 0.0
+        return longest_ms
 
 
 async def stalled(made: Any) -> tuple[float, Any]:

@@ -1,23 +1,25 @@
 """Recall and precision of spans, by kind. Also a command, over a folder of labelled files.
 
-    PYTHONPATH=appliance:tests python -m detection.names_score MODELS [FOLDER]
+    PYTHONPATH=appliance:tests python -m detection.names_score MODELS [FOLDER] [--from WORD] [-v]
 
-Without FOLDER it scores the set that stands here. A file in FOLDER is JSON, or JSON one a line, of
-objects with the text as `full_text`, `text` or `source_text`, and spans as `spans`, `entities`,
-`labels` or `privacy_mask`: each with `start` and `end` (or `start_position`, `end_position`), and
-its type as `entity_type`, `label` or `type`.
+Without FOLDER it scores the set that stands here. `--from possible` counts what a policy counts
+that does not say otherwise; by default everything counts, as it does when texts are cut. A file in
+FOLDER is JSON, or JSON one a line, of objects with the text as `full_text`, `text` or
+`source_text`, and spans as `spans`, `entities`, `labels` or `privacy_mask`: each with `start` and
+`end` (or `start_position`, `end_position`), and its type as `entity_type`, `label` or `type`.
 """
 
 from __future__ import annotations
 
 import json
-import sys
+from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from conductor.core import Likelihood
 from detection.names_set import LANGUAGES, Gold, Sample, samples
 
 FOUND = 0.5
@@ -75,7 +77,7 @@ class Score:
 
 
 Finder = Callable[[str], Iterable[Any]]
-"""From a text to things with `start`, `end` and `detector`."""
+"""From a text to things with `start`, `end`, `detector` and `likelihood`."""
 
 
 def score(find: Finder, texts: Iterable[Sample], kind: str) -> Score:
@@ -133,22 +135,33 @@ def _first(row: dict[str, Any], *keys: str) -> Any:
     return next((row[key] for key in keys if key in row), None)
 
 
+def counted(find: Finder, least: Likelihood) -> Finder:
+    """`find` without what is less likely than `least`."""
+    return lambda text: [span for span in find(text) if span.likelihood >= least]
+
+
 def main() -> None:
     """Print a line a language and kind; misses and false alarms after it with `-v`."""
     from conductor.detect.names import NameFinder
 
-    arguments = [value for value in sys.argv[1:] if value != "-v"]
-    finder = NameFinder.open(Path(arguments[0]))
-    if len(arguments) > 1:
-        sets = {"folder": list(labelled(Path(arguments[1])))}
+    parser = ArgumentParser(description="Recall and precision of spans, by kind.")
+    parser.add_argument("models", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
+    words = [likelihood.word for likelihood in Likelihood]
+    parser.add_argument("--from", dest="least", choices=words, default=words[0])
+    parser.add_argument("-v", dest="verbose", action="store_true")
+    given = parser.parse_args()
+    find = counted(NameFinder.open(given.models).spans, Likelihood.of(given.least))
+    if given.folder:
+        sets = {"folder": list(labelled(given.folder))}
     else:
         sets = {name: list(samples(name)) for name in LANGUAGES}
         sets |= {f"{name} lower": list(samples(name, lower=True)) for name in LANGUAGES}
     for name, texts in sets.items():
         for kind in ("person", "address"):
-            result = score(finder.spans, texts, kind)
+            result = score(find, texts, kind)
             print(f"{name:9} {kind:8} {result}")
-            if "-v" in sys.argv:
+            if given.verbose:
                 print("   missed", Counter(result.missed).most_common(9))
                 print("   false ", Counter(result.false).most_common(9))
 

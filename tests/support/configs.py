@@ -26,13 +26,13 @@ CLASSIFY: dict[str, Tree] = {
     "iban": {"level": "confidential", "compartments": ["pii", "payment"]},
     "payment_card": {"level": "confidential", "compartments": ["pii", "payment"]},
     "email": {"compartments": ["pii"]},
-    "person": {"compartments": ["pii"]},
-    "address": {"compartments": ["pii"]},
     "phone": {"compartments": ["pii"]},
     "id": {"level": "confidential", "compartments": ["pii"]},
     "ip": {"level": "internal"},
     "marking": {"level": "confidential"},
 }
+NAMES: dict[str, Tree] = {name: {"compartments": ["pii"]} for name in ("person", "address")}
+"""They take a model, so that only tests of names ask for them."""
 
 
 def appliance_tree(directory: Path) -> Tree:
@@ -48,8 +48,9 @@ def appliance_tree(directory: Path) -> Tree:
     }
 
 
-def policy_tree() -> Tree:
+def policy_tree(*, names: bool = False) -> Tree:
     """One local and one remote destination; remote gets up to `internal`, no compartments."""
+    found = CLASSIFY | (NAMES if names else {})
     return {
         "apiVersion": "conductor/v1",
         "kind": "RoutingPolicy",
@@ -71,7 +72,7 @@ def policy_tree() -> Tree:
         "classify": [
             {"id": detector.replace(".", "-").replace("_", "-"), "when": {"detector": detector}}
             | {"raise": raised}
-            for detector, raised in CLASSIFY.items()
+            for detector, raised in found.items()
         ],
         "guardrails": [
             {

@@ -50,6 +50,7 @@ class Office:
     store: Store
     audit: Memory
     swapped: list[int]
+    refused: int = 0
 
     @property
     def in_force(self) -> int:
@@ -74,6 +75,9 @@ def office(folder: Path, check: Any = check_here) -> Iterator[Office]:
         swapped.append(site.policy.revision)
         active.swap(site)
 
+    def refuse() -> None:
+        made.refused += 1
+
     with store.writing() as writer:
         desk = Desk(
             active=active,
@@ -83,8 +87,10 @@ def office(folder: Path, check: Any = check_here) -> Iterator[Office]:
             check=check,
             swap=swap,
             degraded=start.degraded,
+            refused=refuse,
         )
         if start.first:
             asyncio.run(desk.begin(start.site))
             audit.records.clear()
-        yield Office(desk, active, store, audit, swapped)
+        made = Office(desk, active, store, audit, swapped)
+        yield made

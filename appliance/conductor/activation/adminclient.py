@@ -38,10 +38,7 @@ def ask(run: Path, method: str, path: str, body: object | None = None) -> dict[s
         response = connection.getresponse()
         answer = orjson.loads(response.read())
     except (FileNotFoundError, ConnectionRefusedError):
-        raise DaemonDown(
-            "the appliance is not running: start it, or use --offline to change what it will "
-            "start with"
-        ) from None
+        raise DaemonDown("the appliance is not running: start it") from None
     except PermissionError:
         raise AdminRefused("only the appliance's own user and root may administer it") from None
     except (OSError, http.client.HTTPException, orjson.JSONDecodeError) as error:

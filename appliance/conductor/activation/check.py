@@ -20,7 +20,7 @@ from conductor.activation.given import compared
 from conductor.activation.question import Question
 from conductor.activation.report import Findings, Report
 from conductor.activation.sites import site_of
-from conductor.activation.testing import tried
+from conductor.activation.testing import tried_whole
 from conductor.config import POLICY, Site
 from conductor.errors import ConfigError
 from conductor.policy.lint import lint
@@ -77,7 +77,7 @@ def _gates(site: Site, found: Findings) -> tuple[int, int]:
     for item in lint(site.policy, site):
         tell = found.refuse if item.severity == "error" else found.warn
         tell("lint", item.code, item.message, item.position)
-    results = tried(site)
+    results = tried_whole(site)
     missed = [result for result in results if not result.passed]
     for result in missed[:_MOST_TOLD]:
         message = f"{result.name}: expected {result.expected}; got {result.got}"

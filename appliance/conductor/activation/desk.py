@@ -16,9 +16,9 @@ from typing import Any, Literal, Protocol
 
 import structlog
 
+from conductor.activation.apart import read_apart
 from conductor.activation.approvals import Approval
 from conductor.activation.question import Question
-from conductor.activation.quiet import read_quietly
 from conductor.activation.report import Problem, Report
 from conductor.activation.revision import renumbered
 from conductor.activation.store import Store, Writer
@@ -87,7 +87,7 @@ class NoSuchRevision(ConductorError):
 class Desk:
     """Puts policies in force, one at a time. `swap` makes a site count for requests that begin
     from then on, and tells whoever else must know; it must not fail, since by then the policy is
-    on disk."""
+    on disk. `refused` is called for every candidate that was not put in force."""
 
     def __init__(
         self,
@@ -99,6 +99,7 @@ class Desk:
         check: Check,
         swap: Swap,
         degraded: str = "",
+        refused: Callable[[], None] = lambda: None,
     ) -> None:
         self._active = active
         self._store = store
@@ -106,6 +107,7 @@ class Desk:
         self._audit = audit
         self._check = check
         self._swap = swap
+        self._refused = refused
         self._one = asyncio.Lock()
         self.degraded = degraded
         """Why nothing remote is reached; "" once a policy was put in force."""
@@ -154,6 +156,16 @@ class Desk:
             "last": self.last.facts() if self.last else None,
         }
 
+    def summary(self) -> dict[str, Any]:
+        """For a status page: what is in force, and why the latest candidate is not, if it is not.
+        Looks at no disk, and tells no text of a file."""
+        last = self.last
+        return {
+            **_facts(self._active.site.policy),
+            "degraded": self.degraded or None,
+            "refused": _report_facts(last.report) if last and not last.in_force else None,
+        }
+
     def history(self) -> list[dict[str, Any]]:
         """Every policy that was in force, the newest first."""
         return [copy.facts() for copy in self._store.history()]
@@ -161,6 +173,8 @@ class Desk:
     async def _in_turn(self, wish: Wish, who: Who, how: How) -> Outcome:
         async with self._one:
             self.last = await self._apply(wish, who, "emergency" if wish.emergency else how)
+            if not self.last.in_force:
+                self._refused()
             return self.last
 
     async def _apply(self, wish: Wish, who: Who, how: How) -> Outcome:
@@ -171,7 +185,7 @@ class Desk:
             log.warning("policy_refused", revision=report.revision, sha256=report.sha256)
             return Outcome(False, report)
         await self._record(how, "accepted", facts, who)
-        site = await asyncio.to_thread(read_quietly, self._active.site, wish.policy)
+        site = await asyncio.to_thread(read_apart, self._active.site, wish.policy)
         try:
             await asyncio.to_thread(
                 self._writer.put, wish.policy, report.revision, _now(), how, report.approved
@@ -182,7 +196,7 @@ class Desk:
         await self._swap(site)
         self.degraded = ""
         log.info("policy_active", revision=report.revision, sha256=report.sha256, how=how)
-        await self._confirm(how, "active", facts, who)
+        await self._confirm(how, "active", {**facts, **_names(site.policy)}, who)
         return Outcome(True, report)
 
     def _question(self, wish: Wish) -> Question:
@@ -231,6 +245,13 @@ def reissued(store: Store, revision: int | None) -> bytes:
 
 def _facts(policy: Policy) -> dict[str, Any]:
     return {"revision": policy.revision, "sha256": policy.sha256}
+
+
+def _names(policy: Policy) -> dict[str, Any]:
+    """Its levels in rising order, and its compartments: without them the labels in later records
+    could not be compared."""
+    lattice = policy.lattice
+    return {"levels": list(lattice.levels), "compartments": sorted(lattice.compartments)}
 
 
 def _report_facts(report: Report) -> dict[str, Any]:

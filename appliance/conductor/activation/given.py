@@ -10,11 +10,11 @@ from conductor.config import Site
 from conductor.core import Scan
 from conductor.labels import Label
 from conductor.policy.cases import Case
-from conductor.policy.decide import classify, decide
+from conductor.policy.decide import decide
 from conductor.policy.document import Policy
 from conductor.policy.flows import probe
 from conductor.policy.rulings import Ruling, looser, ruling
-from conductor.policy.selftest import scan_without_names
+from conductor.policy.selftest import labelled, scan_without_names
 
 _NOWHERE = Ruling("deny", "floor.label")
 
@@ -65,19 +65,19 @@ def ruled(site: Site, data: Data) -> Ruling:
 
 
 def _label(site: Site, data: Data) -> Label:
-    """The label that the data would get, as `policy.selftest` has it. Raises `ValueError`."""
+    """The label that the data would get; names are not sought. Raises `ValueError`."""
     policy, parse = site.policy, site.policy.lattice.parse
-    key = site.key(data.key) if data.key else None
-    base = (key.default_label if key else None) or policy.default_label
-    declared = parse(data.declared) if data.declared else None
-    if declared is not None and not (key and key.declare_labels):
-        declared = policy.lattice.top
-    label = parse(data.label) if data.label is not None else base
     scan = Scan((), 0)
     if data.text is not None:
         body = {"messages": [{"role": "user", "content": data.text}]}
         scan = scan_without_names(body, policy.profile)
-    return classify(policy, scan, label, caller=key.id if key else None, declared=declared)
+    return labelled(
+        policy,
+        site.key(data.key) if data.key else None,
+        scan,
+        given=parse(data.label) if data.label is not None else None,
+        declared=parse(data.declared) if data.declared else None,
+    )
 
 
 def _data(policy: Policy, case: Case) -> Data:

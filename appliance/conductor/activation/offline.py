@@ -30,6 +30,7 @@ async def at_desk(config: Path, act: Act) -> Outcome:
         active.swap(site)
 
     with store.writing() as writer:
+        keys.ensure(paths.audit_key, paths.audit)  # it may never have been started
         told = {"build": __version__, "mode": start.site.appliance.mode, "offline": True}
         audit = AuditLog.open(paths.audit, start=told, key=keys.load(paths.audit_key))
         try:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from conductor.activation.given import compared
 from conductor.config import Site
+from conductor.core import Scan
+from conductor.detect.profile import Profile
+from conductor.detect.scan import Scanner
 from conductor.errors import ConfigError
 from conductor.policy.lint import lint
 from conductor.policy.selftest import CaseResult, run_tests
+
+_TIMEOUT_S = 60.0
+"""For one text of a test, the start of the model included."""
 
 
 def linted(read: Callable[[], Site]) -> list[dict[str, Any]]:
@@ -24,8 +31,35 @@ def linted(read: Callable[[], Site]) -> list[dict[str, Any]]:
 
 
 def tried(site: Site) -> tuple[CaseResult, ...]:
-    """How the tests of a site's policy went."""
-    return run_tests(site.policy, site.appliance.keys)
+    """How the tests of a site's policy went by rules alone: milliseconds, for a start, in whatever
+    process. Where the policy seeks names, texts that fail so are left out: names may be what those
+    tests are about. `tried_whole` leaves out nothing."""
+    policy = site.policy
+    results = run_tests(policy, site.appliance.keys)
+    if not policy.profile.names:
+        return results
+    pairs = zip(policy.tests, results, strict=True)
+    return tuple(result for case, result in pairs if result.passed or case.given.text is None)
+
+
+def tried_whole(site: Site) -> tuple[CaseResult, ...]:
+    """How they all went. Where the policy seeks names a scanning process with the model is asked,
+    which takes a second; a text whose names could not be sought fails its test. Not for a thread
+    that runs an event loop."""
+    policy, keys = site.policy, site.appliance.keys
+    if not policy.profile.names or all(case.given.text is None for case in policy.tests):
+        return run_tests(policy, keys)
+    scanner = Scanner(timeout_s=_TIMEOUT_S, names_model=site.appliance.paths.models)
+    with asyncio.Runner() as runner:
+
+        def scan(value: object, profile: Profile) -> Scan:
+            return runner.run(scanner.scan(value, profile=profile))
+
+        try:
+            runner.run(scanner.start())
+            return run_tests(policy, keys, scan)
+        finally:
+            runner.run(scanner.close())
 
 
 def place_of(result: CaseResult) -> tuple[str, int, int]:

@@ -13,8 +13,6 @@ is taken from the kernel (SO_PEERCRED), never from what they say.
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -27,6 +25,7 @@ from conductor.activation.approvals import Approval, of_facts
 from conductor.activation.desk import NoSuchRevision, Outcome, Who, Wish
 from conductor.api.envelope import json_response
 from conductor.api.middleware import open_edge
+from conductor.api.peer import uid_of
 from conductor.errors import AuditError, AuditUnavailable, BadRequest, ConfigError, NotFound
 from conductor.process.unixserver import serving_app
 
@@ -35,7 +34,6 @@ MAX_BODY_BYTES = 4 << 20
 DRAIN_S = 5.0
 
 _REFUSED = 422
-_PEER = struct.Struct("3i")  # ucred: process, user, group; see unix(7)
 
 
 class PolicyLife(Protocol):
@@ -99,14 +97,14 @@ class _Handler:
 
     async def apply(self, request: web.Request) -> web.Response:
         wish = _wish(await _body(request), request.content_type)
-        return _told(request, await _recorded(self._life.apply(wish, _who(request))))
+        return _told(request, await _recorded(self._life.apply(wish, Who(uid_of(request)))))
 
     async def rollback(self, request: web.Request) -> web.Response:
         revision = _object(await _body(request) or b"{}").get("revision")
         if revision is not None and type(revision) is not int:
             raise BadRequest("revision must be a whole number.", param="revision")
         try:
-            outcome = await _recorded(self._life.rollback(revision, _who(request)))
+            outcome = await _recorded(self._life.rollback(revision, Who(uid_of(request))))
         except NoSuchRevision as error:
             raise NotFound(str(error)) from None
         return _told(request, outcome)
@@ -179,12 +177,3 @@ def _text(asked: dict[str, Any], key: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise BadRequest(f"{key} must be text.", param=key)
     return value
-
-
-def _who(request: web.Request) -> Who:
-    """The user at the other end."""
-    peer = request.get_extra_info("socket")
-    if peer is None:
-        raise BadRequest("The connection is gone.")
-    data = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    return Who(_PEER.unpack(data)[1])

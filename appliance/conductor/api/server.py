@@ -137,7 +137,7 @@ def _administered(parts: Services) -> AbstractAsyncContextManager[None]:
     async def explain(raw: bytes, key: str | None, declared: str | None) -> Body:
         return await explain_request(parts.site, parts.scanner, raw, key, declared)
 
-    waiting = ApprovalsHandler(parts.approvals, parts.active)
+    waiting = ApprovalsHandler(parts.approvals, parts.active, parts.audit)
     return administered(parts.site.appliance.paths.admin_socket, parts.desk, explain, waiting)
 
 

@@ -4,7 +4,7 @@ ArcSight, "Implementing ArcSight Common Event Format": in the header `|` and `\\
 values of the extension `=`, `\\` and line breaks. Keys are those of its dictionary; what has none
 stands in `cs1` to `cs6`, `cn1`, `cn2` and `flexString1`, each with its label.
 
-Pure: one record in, one line out.
+Pure: one record, made whole, in; one line out.
 """
 
 from __future__ import annotations
@@ -28,11 +28,14 @@ _NAMES = {
     "declassified": "Label lowered by a declassifier",
     "outcome": "Request ended",
     "policy": "Policy changed",
+    "approval": "Approval of exact bytes",
+    "more": "Part of a longer record",
     "start": "Appliance started",
     "stop": "Appliance stopped",
     "log_recovered": "Audit log recovered",
 }
 _INFORMATIONAL, _NOTABLE, _DENIED = 2, 5, 6
+_NOTED = frozenset({"policy", "approval", "declassified", "log_recovered"})
 
 
 def line(record: dict[str, Any], raw: bytes, known: Known) -> str:
@@ -58,7 +61,7 @@ def line(record: dict[str, Any], raw: bytes, known: Known) -> str:
 def _severity(event: str, *, refused: bool) -> int:
     if refused:
         return _DENIED
-    return _NOTABLE if event in ("policy", "declassified", "log_recovered") else _INFORMATIONAL
+    return _NOTABLE if event in _NOTED else _INFORMATIONAL
 
 
 def _act(event: str, *, refused: bool) -> dict[str, str]:
@@ -87,16 +90,17 @@ def _rule(record: dict[str, Any], known: Known) -> str:
 def _facts(record: dict[str, Any], known: Known, rule: str) -> dict[str, str]:
     worker = text(record.get("worker"))
     fields = {
-        "suser": text(record.get("actor")) or known.key or text(record.get("key")),
+        "suser": known.key or text(record.get("key") or record.get("approver")),
+        "suid": _count(record.get("uid")),
         "destinationServiceName": text(record.get("destination")),
         "out": _count(record.get("bytes_out")),
         "outcome": text(record.get("outcome") or record.get("verdict")),
-        "reason": text(record.get("reason") or record.get("action") or record.get("kind")),
+        "reason": _reason(record),
     }
     custom = (
         ("cs1", "rule", rule),
         ("cs2", "label", text(record.get("label") or record.get("label_after"))),
-        ("cs3", "requestId", text(record.get("request_id"))),
+        ("cs3", "requestId", text(record.get("request_id") or record.get("approval"))),
         ("cs4", "labelBefore", text(record.get("label_before") or record.get("base_label"))),
         ("cs5", "detectors", _detectors(record)),
         ("cs6", "worker", worker or text(record.get("declassifier"))),
@@ -107,6 +111,12 @@ def _facts(record: dict[str, Any], known: Known, rule: str) -> dict[str, str]:
         if value != "":
             fields |= {f"{key}Label": label, key: value}
     return fields
+
+
+def _reason(record: dict[str, Any]) -> str:
+    """Why, where the record says so; otherwise what was done."""
+    reasons = ",".join(texts(record.get("reasons")))
+    return reasons or text(record.get("reason") or record.get("action") or record.get("kind"))
 
 
 def _detectors(record: dict[str, Any]) -> str:

@@ -1,12 +1,14 @@
 """Records as events of the Open Cybersecurity Schema Framework, version 1.6.0.
 
 Written against the compiled schema of OCSF 1.6.0 (schema.ocsf.io/1.6.0): API Activity 6003 for
-decisions, rounds, what is let out, declassified and how requests end; Detection Finding 2004 for
-denials; Entity Management 3004 for changes of the policy; Application Lifecycle 6002 for start and
-stop; Base Event 0 for the rest. Of the profiles only `security_control` is used: `ai_operation`
-came with 1.8.0. Our own fields, which the schema has no place for, stand under `unmapped`.
+decisions, rounds, what is let out, declassified, approved, and how requests end; Detection Finding
+2004 for denials; Entity Management 3004 for changes of the policy; Application Lifecycle 6002 for
+start and stop; Base Event 0 for the rest. Of the profiles only `security_control` is used:
+`ai_operation` came with 1.8.0. Our own fields, which the schema has no place for, stand under
+`unmapped`.
 
-Pure: one record in, one or two events out. `time` is in milliseconds since 1970.
+Pure: one record, made whole, in; one or more events out. What had no room in it is an event of its
+own, and stands under `unmapped` there alone. `time` is in milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -14,12 +16,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
+
 from conductor import __version__
 from conductor.audit.denials import Denial, denials
 from conductor.audit.reading import number, text
 from conductor.audit.record import hash_line
 from conductor.audit.sendings import Known
 from conductor.audit.times import epoch_ms
+from conductor.audit.whole import MORE
 
 SCHEMA = "1.6.0"
 Event = dict[str, Any]
@@ -32,8 +37,8 @@ _CREATE, _READ, _UPDATE, _ACTIVATE, _OTHER = 1, 2, 3, 10, 99
 _CATEGORIES = {6003: 6, 6002: 6, 2004: 2, 3004: 3, 0: 0}
 _PROFILED = frozenset({6003, 2004, 3004})
 _HEADER = frozenset({"seq", "ts", "event", "prev", "mac", "mono_ns", "boot_id"})
-_POLICY_ACTIVITIES = {"apply": _ACTIVATE, "rollback": _ACTIVATE, "activate": _ACTIVATE,
-                      "candidate": _CREATE}  # fmt: skip
+_POLICY_ACTIVITIES = {"first": _ACTIVATE, "apply": _ACTIVATE, "rollback": _ACTIVATE,
+                      "emergency": _ACTIVATE}  # fmt: skip
 
 
 def events(record: dict[str, Any], line: bytes, known: Known) -> Iterator[Event]:
@@ -46,6 +51,7 @@ def events(record: dict[str, Any], line: bytes, known: Known) -> Iterator[Event]
 
 def _base(record: dict[str, Any], line: bytes, class_uid: int, activity: int) -> Event:
     """What every event has. The record's hash binds it to the chain it comes from."""
+    as_it_stands = orjson.loads(line) if MORE in record else record
     metadata: Event = {
         "version": SCHEMA,
         "product": {"name": "Conductor", "vendor_name": "Conductor", "version": __version__},
@@ -67,7 +73,7 @@ def _base(record: dict[str, Any], line: bytes, class_uid: int, activity: int) ->
         "severity_id": _INFORMATIONAL,
         "time": epoch_ms(record["ts"]),
         "metadata": metadata,
-        "unmapped": {name: value for name, value in record.items() if name not in _HEADER},
+        "unmapped": {name: value for name, value in as_it_stands.items() if name not in _HEADER},
     }
 
 
@@ -128,6 +134,27 @@ def _outcome(record: dict[str, Any], line: bytes, known: Known) -> Event:
     return event
 
 
+def _approval(record: dict[str, Any], line: bytes, _known: Known) -> Event:
+    """A person at the administrators' socket, known by the user's id."""
+    action, uid = text(record.get("action")), number(record.get("uid"))
+    event = _base(record, line, 6003, _READ if action == "read" else _UPDATE)
+    event["api"] = {
+        "operation": f"approvals.{action or 'unknown'}",
+        "request": {"uid": text(record.get("approval")) or "unknown"},
+    }
+    approver = text(record.get("approver"))
+    user = {"uid": "unknown" if uid is None else str(uid)}
+    event["actor"] = {"user": {**user, **({"name": approver} if approver else {})}}
+    event["src_endpoint"] = {"svc_name": "administrator"}
+    event["dst_endpoint"] = {"name": text(record.get("destination")) or "unknown"}
+    if label := text(record.get("label")):
+        event["resources"] = [{"name": "request data", "type": "data", "labels": label.split("+")}]
+    event["status_id"] = _FAILURE if action == "refused" else _SUCCESS
+    event["status_detail"] = text(record.get("reason")) or action or "unknown"
+    event["severity_id"] = _LOW
+    return event
+
+
 def _policy(record: dict[str, Any], line: bytes, _known: Known) -> Event:
     action, verdict = text(record.get("action")), text(record.get("verdict"))
     event = _base(record, line, 3004, _POLICY_ACTIVITIES.get(action, _OTHER))
@@ -136,12 +163,12 @@ def _policy(record: dict[str, Any], line: bytes, _known: Known) -> Event:
     event["status_id"] = _FAILURE if verdict in _REFUSALS else _SUCCESS
     event["status_detail"] = verdict or "unknown"
     event["severity_id"] = _LOW
-    if actor := text(record.get("actor")):
-        event["actor"] = {"user": {"name": actor}}
+    if (uid := number(record.get("uid"))) is not None:
+        event["actor"] = {"user": {"uid": str(uid)}}
     return event
 
 
-_REFUSALS = frozenset({"refused", "rejected", "failed", "denied"})
+_REFUSALS = frozenset({"refused", "failed"})
 
 
 def _entity(record: dict[str, Any]) -> Event:
@@ -196,6 +223,7 @@ _MAKERS = {
     "declassified": _declassified,
     "outcome": _outcome,
     "policy": _policy,
+    "approval": _approval,
     "start": _lifecycle,
     "stop": _lifecycle,
 }

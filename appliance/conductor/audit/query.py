@@ -48,7 +48,7 @@ class Wanted:
             return True
         if self.first in levels and level in levels:
             return levels.index(level) >= levels.index(self.first)
-        return False if levels and self.first not in levels else None
+        return False if level in levels and self.first not in levels else None
 
 
 @dataclass(frozen=True)

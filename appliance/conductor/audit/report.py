@@ -1,5 +1,6 @@
 """What an auditor asks of a stretch of the log, counted in one pass: what left, to whom, under
-which rule and revision; what was refused; who changed the policy; which controls were weak.
+which rule and revision; what was refused; who approved what; who changed the policy; which controls
+were weak.
 
 Counts by names that the site configured, so memory is bounded; of single events at most `MOST_ROWS`
 are kept and the rest counted. How it reads: `reportmarkdown.py`.
@@ -13,11 +14,11 @@ from typing import Any
 
 from conductor.audit.denials import denials
 from conductor.audit.reading import number, text, texts
-from conductor.audit.sendings import Requests, Sending
+from conductor.audit.sendings import Requests, Sending, verdicts
 from conductor.audit.stretch import Coverage, Entry, Stretch
 
 MOST_ROWS = 1000
-"""Policy changes, and starts, that are listed one by one."""
+"""Policy changes, approvals and starts, of each, that are listed one by one."""
 
 
 @dataclass
@@ -39,10 +40,34 @@ class PolicyChange:
     action: str
     revision: int | None
     sha256: str
-    actor: str
+    uid: int | None
+    """Of who asked, as the kernel told it."""
+    way: str
+    """How: `socket`, `offline` while the appliance was down, `start` of the very first one."""
     verdict: str
-    approvals: tuple[str, ...]
-    """Ids of the keys that approved."""
+    approved: tuple[str, ...]
+    """Ids of the approvers whose signatures held."""
+    reasons: tuple[str, ...]
+    """Why it was refused, as `stage:code`."""
+
+
+@dataclass(frozen=True)
+class Approving:
+    """A person was shown what waits for approval, approved it, or was refused."""
+
+    seq: int
+    ts: str
+    action: str
+    approval: str
+    """Id under which it waits."""
+    approver: str
+    uid: int | None
+    """Of who asked, as the kernel told it."""
+    destination: str
+    label: str
+    declassifier: str
+    reason: str
+    """Why it was refused."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +102,7 @@ class Findings:
     revisions: dict[int, str] = field(default_factory=dict)
     """Policy revisions that decided, and since when."""
     changes: list[PolicyChange] = field(default_factory=list)
+    approvals: list[Approving] = field(default_factory=list)
     starts: list[Begun] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
     """Rows of the lists above that were too many."""
@@ -128,9 +154,10 @@ def _decision(found: Findings, record: dict[str, Any]) -> None:
 
 
 def _shadows(found: Findings, record: dict[str, Any]) -> None:
-    """Each of them counts once a record, as `{rule, effect}`, whatever they are listed by."""
+    """Each of them counts once a record, as `{rule, effect}`, however many verdicts name it."""
     shadows = record.get("shadow")
-    rows = shadows if isinstance(shadows, list) else []
+    rows = list(shadows) if isinstance(shadows, list) else []
+    rows += [shadow for _, verdict in verdicts(record) for shadow in verdict.shadows]
     named = {(text(r.get("rule")), text(r.get("effect"))) for r in rows if isinstance(r, dict)}
     found.shadow.update(named)
 
@@ -153,18 +180,23 @@ def _changed(found: Findings, record: dict[str, Any]) -> None:
         action=text(record.get("action")),
         revision=number(record.get("revision")),
         sha256=text(record.get("sha256")),
-        actor=text(record.get("actor")),
+        uid=number(record.get("uid")),
+        way=text(record.get("way")),
         verdict=text(record.get("verdict")),
-        approvals=_approvers(record.get("approvals")),
+        approved=texts(record.get("approved")),
+        reasons=texts(record.get("reasons")),
     )
     found.changes.append(change)
 
 
-def _approvers(value: Any) -> tuple[str, ...]:
-    """Key ids, whether they stand alone or as `{key_id: ...}`."""
-    rows = value if isinstance(value, list) else []
-    ids = (text(r.get("key_id") or r.get("id")) for r in rows if isinstance(r, dict))
-    return (*texts(value), *ids)
+def _approving(found: Findings, record: dict[str, Any]) -> None:
+    if len(found.approvals) == MOST_ROWS:
+        found.left_out["approvals"] += 1
+        return
+    names = ("action", "approval", "approver", "destination", "label", "declassifier", "reason")
+    texts_of = {name: text(record.get(name)) for name in names}
+    uid = number(record.get("uid"))
+    found.approvals.append(Approving(seq=record["seq"], ts=record["ts"], uid=uid, **texts_of))
 
 
 def _started(found: Findings, record: dict[str, Any]) -> None:
@@ -190,5 +222,6 @@ _TAKERS = {
     "outcome": _outcome,
     "declassified": _declassified,
     "policy": _changed,
+    "approval": _approving,
     "start": _started,
 }

@@ -23,6 +23,7 @@ def markdown(found: Findings) -> str:
         _labels(found),
         _blocked(found),
         _declassified(found),
+        _approvals(found),
         _policy(found),
         _starts(found),
         _events(found),
@@ -103,12 +104,26 @@ def _declassified(found: Findings) -> list[str]:
     return _section("Labels lowered", ("declassifier", "kind", "times"), rows, "None.")
 
 
-def _policy(found: Findings) -> list[str]:
-    columns = ("when", "record", "action", "revision", "verdict", "by", "approved by", "sha256")
+def _approvals(found: Findings) -> list[str]:
+    columns = ("when", "record", "action", "approver", "by user id", "destination", "label",
+               "declassifier", "waited as", "because")  # fmt: skip
     rows = [
-        (c.ts, c.seq, c.action, c.revision, c.verdict, c.actor, _listed(c.approvals), c.sha256)
+        (a.ts, a.seq, a.action, a.approver, a.uid, a.destination, a.label, a.declassifier,
+         a.approval, a.reason)
+        for a in found.approvals
+    ]  # fmt: skip
+    left_out = _left_out(found, "approvals")
+    return _section("Read and approved by persons", columns, rows, "Nothing.", left_out)
+
+
+def _policy(found: Findings) -> list[str]:
+    columns = ("when", "record", "action", "revision", "verdict", "because", "by user id", "way",
+               "approved by", "sha256")  # fmt: skip
+    rows = [
+        (c.ts, c.seq, c.action, c.revision, c.verdict, ", ".join(c.reasons), c.uid, c.way,
+         _listed(c.approved), c.sha256)
         for c in found.changes
-    ]
+    ]  # fmt: skip
     since = [(revision, ts) for revision, ts in sorted(found.revisions.items())]
     left_out = _left_out(found, "policy changes")
     return [

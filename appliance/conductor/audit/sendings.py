@@ -46,8 +46,10 @@ class Sending:
     bytes_out: int | None
     policy_revision: int | None
     permit_id: str
-    declassifier: str
     obligations: tuple[str, ...]
+    """What was carried out before, such as `redact:redact-pii-v2`: it is what lowered the label."""
+    approver: str = ""
+    """Who approved these bytes, where a person had to."""
     attempts: tuple[str, ...] = ()
     """How the attempts of this step at this worker ended: `ok`, or a failure. Empty: not known."""
     outcome: str = ""
@@ -66,6 +68,8 @@ class Known:
     revision: int | None = None
     rules: dict[str, str] = field(default_factory=dict)
     """By worker: the rule that decided about it last."""
+    approvers: dict[tuple[int | None, str], str] = field(default_factory=dict)
+    """By step and worker: who approved what it was to be sent."""
     sent: list[Sending] = field(default_factory=list)
 
 
@@ -92,6 +96,8 @@ class Requests:
             self.names.update(text(record.get(field_name)).split("+"))
         if event in ("decision", "round"):
             self._decided(record)
+        elif event == "declassified":
+            self._approved(record)
         elif event == "egress":
             self._let_out(entry)
         elif event == "outcome":
@@ -123,6 +129,11 @@ class Requests:
         known.revision = number(record.get("policy_revision"))
         known.rules.update((worker, judged.rule) for worker, judged in verdicts(record))
 
+    def _approved(self, record: dict[str, Any]) -> None:
+        if approver := text(record.get("approver")):
+            known = self._open.setdefault(_id(record), Known())
+            known.approvers[number(record.get("step")), text(record.get("towards"))] = approver
+
     def _let_out(self, entry: Entry) -> None:
         if entry.inside:
             known = self._open.setdefault(_id(entry.record), Known())
@@ -151,17 +162,25 @@ class Judged(NamedTuple):
     rule: str
     promised: bool
     """Not allowed as it is, but once obligations are carried out."""
+    shadows: tuple[Any, ...] = ()
+    """Shadow rules that would have applied."""
 
 
 def verdicts(record: dict[str, Any]) -> Iterator[tuple[str, Judged]]:
-    """By worker, what a decision or round said of it: `[allowed, rule]`, or with a third entry,
-    the obligations that would have to be carried out."""
+    """By worker, what a decision or round said of it: `[allowed, rule]`, or then the obligations
+    that would have to be carried out (maybe none), and then the shadow rules."""
     found = record.get("verdicts")
     for worker, verdict in found.items() if isinstance(found, dict) else ():
         if isinstance(verdict, list) and len(verdict) > 1:
             allowed = verdict[0] is True
-            promised = not allowed and any(verdict[2:])
-            yield worker, Judged(allowed, text(verdict[1]), promised)
+            duties, shadows = (_list(verdict, place) for place in (2, 3))
+            promised = not allowed and bool(duties)
+            yield worker, Judged(allowed, text(verdict[1]), promised, tuple(shadows))
+
+
+def _list(values: list[Any], place: int) -> list[Any]:
+    value = values[place] if place < len(values) else None
+    return value if isinstance(value, list) else []
 
 
 def _id(record: dict[str, Any]) -> str:
@@ -186,8 +205,8 @@ def _remote(record: dict[str, Any], known: Known, levels: tuple[str, ...]) -> Se
         bytes_out=number(record.get("bytes_out")),
         policy_revision=number(record.get("policy_revision")),
         permit_id=text(record.get("permit_id")),
-        declassifier=text(record.get("declassifier")),
         obligations=texts(record.get("obligations")),
+        approver=known.approvers.get((number(record.get("step")), worker), ""),
         levels=levels,
     )
 
@@ -220,7 +239,6 @@ def _kept_in(
             bytes_out=None,
             policy_revision=known.revision,
             permit_id="",
-            declassifier="",
             obligations=(),
             attempts=attempts,
             outcome=text(record.get("outcome")),

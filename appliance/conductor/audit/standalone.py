@@ -1,6 +1,6 @@
 """Verify an audit log of the Conductor appliance: one file, which needs nothing of the appliance.
 
-    python standalone.py DIRECTORY --key audit.pub --anchor CHECKPOINT
+    python standalone.py DIRECTORY --signed-by audit.pub --anchor CHECKPOINT
 
 Needs Python 3.10 and the package `cryptography`. Take this file from a source that you trust, not
 from the machine whose log it is to judge; the key and the anchors likewise.
@@ -283,11 +283,11 @@ def verify(directory: Path, trusted_key: bytes | None, anchors: list[str]) -> tu
 def main() -> int:
     parser = argparse.ArgumentParser(description="Verify an audit log of the Conductor appliance.")
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--key", type=Path, help="audit.pub, had from somewhere else")
+    parser.add_argument("--signed-by", type=Path, help="audit.pub, had from somewhere else")
     parser.add_argument("--anchor", type=Path, action="append", default=[], help="a checkpoint")
     given = parser.parse_args()
     try:
-        key = load_key(given.key) if given.key else None
+        key = load_key(given.signed_by) if given.signed_by else None
         anchors = [path.read_text(encoding="utf-8") for path in given.anchor]
         log, wrong = verify(given.directory, key, anchors)
     except (OSError, ValueError, Bad) as error:
@@ -298,7 +298,7 @@ def main() -> int:
     print(f"root      {root_of(log.subtrees).hex()}")
     for each in log.keys:
         print(f"key       {sha(each).hex()}")
-    if given.key is None:
+    if given.signed_by is None:
         print("no key was given: anybody may have signed this")
     for complaint in wrong:
         print(f"WRONG     {complaint}")

@@ -75,7 +75,10 @@ def opened_stretch(given: dict[str, Any]) -> Stretch:
         ConfigError: the key is none.
     """
     trust = Noted.take(given).trust
-    return Stretch(given.pop("directory"), given.pop("since"), given.pop("until"), trust)
+    since, until = given.pop("since"), given.pop("until")
+    if since and until and since >= until:
+        raise click.BadParameter(f"{until} is not after {since}", param_hint="--to")
+    return Stretch(given.pop("directory"), since, until, trust)
 
 
 def noted_options(function: Callable[..., Any]) -> Callable[..., Any]:

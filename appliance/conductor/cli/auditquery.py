@@ -87,7 +87,8 @@ def query_command(context: click.Context, /, as_json: bool, **given: Any) -> Non
 def _row(found: Found) -> str:
     sent = found.sending
     size = f"{sent.bytes_out} bytes" if sent.bytes_out is not None else "-"
-    lowered = f" (was {sent.label_before})" if sent.label_before != sent.label else ""
+    by = f" before {', '.join(sent.obligations)}" if sent.obligations else ""
+    lowered = f" (was {sent.label_before}{by})" if sent.label_before != sent.label else ""
     parts = (
         sent.ts,
         f"{sent.where:6}",
@@ -103,22 +104,22 @@ def _row(found: Found) -> str:
 
 
 def _told(answer: Answer) -> list[str]:
-    lines = [""]
-    for (where, destination), totals in sorted(answer.destinations.items(), reverse=True):
-        lines.append(f"{where:6}    {destination}: {_totals(totals)}")
-    if not answer.destinations:
-        lines.append("nothing was found")
+    lines = [
+        f"{where:6}    {destination}: {_totals(where, totals)}"
+        for (where, destination), totals in sorted(answer.destinations.items(), reverse=True)
+    ]
+    lines = ["", *lines] if lines else ["nothing was found"]
     if answer.lowered:
         lines.append(f"lowered   {answer.lowered} more carried it until a declassifier lowered it "
                      "(show them with --lowered)")  # fmt: skip
     return [*lines, *completeness(answer.coverage)]
 
 
-def _totals(totals: Totals) -> str:
-    return (
-        f"{totals.sendings} sendings, {totals.bytes_out} bytes, "
-        f"{totals.first_ts} to {totals.last_ts}"
-    )
+def _totals(where: str, totals: Totals) -> str:
+    """Of what stayed inside no sizes are recorded."""
+    many = "" if totals.sendings == 1 else "s"
+    size = f" {totals.bytes_out} bytes," if where == "remote" else ""
+    return f"{totals.sendings} sending{many},{size} {totals.first_ts} to {totals.last_ts}"
 
 
 def _summary(answer: Answer) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from conductor.cli.options import config_option, json_option
 @json_option
 def check(config: Path, as_json: bool) -> None:
     """Check appliance.yaml, workers.yaml and policy.yaml; exit 1 with every fault's position."""
+    from conductor.activation.store import Store
     from conductor.cli.models import missing_models
     from conductor.config import load
     from conductor.errors import ConfigError
@@ -26,6 +27,7 @@ def check(config: Path, as_json: bool) -> None:
         faults = [str(fault) for fault in error.faults]
         click.echo(orjson.dumps({"ok": False, "faults": faults}) if as_json else "\n".join(faults))
         raise SystemExit(1) from None
+    held = Store(site.appliance.paths.state).held()
     workers = [worker.id for worker in site.workers]
     facts: dict[str, Any] = {
         "ok": True,
@@ -36,6 +38,7 @@ def check(config: Path, as_json: bool) -> None:
         "missing_models": missing_models(site),
         "policy_revision": site.policy.revision,
         "policy_sha256": site.policy.sha256,
+        "policy_in_force": held.copy.sha256 if held.copy else None,
     }
     if as_json:
         click.echo(orjson.dumps(facts))
@@ -43,5 +46,7 @@ def check(config: Path, as_json: bool) -> None:
     click.echo(f"{config}: good, mode {facts['mode']}, policy revision {facts['policy_revision']}")
     click.echo(f"workers: {', '.join(workers)}")
     click.echo(f"planner: {facts['planner']}")
+    if facts["policy_in_force"] not in (None, facts["policy_sha256"]):
+        click.echo("policy.yaml is not the policy in force: see 'conductor policy status'")
     for name in facts["missing_models"]:
         click.echo(f"not here yet: {name}; run 'conductor models pull {name}'")

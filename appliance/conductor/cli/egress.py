@@ -28,12 +28,14 @@ def egress(config: Path, socket_path: Path | None) -> None:
     from conductor.process.openfiles import lift_limit
 
     lift_limit()
-    site = starting(config).site
-    uvloop.run(_serve(site, socket_path or site.appliance.paths.egress_socket))
+    start = starting(config)
+    socket = socket_path or start.site.appliance.paths.egress_socket
+    above = start.held.highest if start.degraded else None
+    uvloop.run(_serve(start.site, socket, above))
 
 
-async def _serve(site: Site, socket: Path) -> None:
-    from conductor.activation.quiet import read_quietly
+async def _serve(site: Site, socket: Path, above: int | None) -> None:
+    from conductor.activation.apart import read_apart
     from conductor.activation.store import Store
     from conductor.core import RemoteEndpoint
     from conductor.egress.gate import PermitGate
@@ -58,8 +60,9 @@ async def _serve(site: Site, socket: Path) -> None:
     store = Store(appliance.paths.state)
     revisions = Revisions(
         site,
-        lambda revision: read_quietly(site, store.copy(revision).policy),
+        lambda revision: read_apart(site, store.copy(revision).policy),
         grace_s=appliance.limits.total_s,
+        above=above,
     )
     gate = PermitGate(
         load_public(appliance.paths.permits / PUBLIC_NAME),
@@ -75,4 +78,5 @@ async def _serve(site: Site, socket: Path) -> None:
             max_body_bytes=2 * appliance.api.max_body_bytes,
             revisions=revisions,
         )
-        await serve_until_stopped(serving(socket, service, drain_s=appliance.api.drain_s))
+        async with revisions.following(lambda: store.held().highest):
+            await serve_until_stopped(serving(socket, service, drain_s=appliance.api.drain_s))

@@ -123,7 +123,7 @@ def show_diff(facts: Facts) -> None:
     for sentence in facts["looser"]:
         out.print(f"looser    {escape(sentence)}", soft_wrap=True)
     if not facts["looser"]:
-        out.print("It only tightens, as far as labels and tests tell.")
+        out.print("Nothing gets looser, as far as labels and tests tell.")
 
 
 def show_verdict(facts: Facts) -> None:
@@ -133,17 +133,32 @@ def show_verdict(facts: Facts) -> None:
         out.print(f"[yellow]warning[/]  {_problem(one)}", soft_wrap=True)
     for one in facts["problems"]:
         out.print(f"[red]{one['stage']}[/]  {_problem(one)}", soft_wrap=True)
-    tests = f"{facts['tests_passed']} tests passed, {facts['tests_failed']} failed"
-    signed = f"{len(facts['approved'])} of {facts['approvals_needed']} approvals"
-    out.print(f"revision {facts['revision']}, {facts['sha256'][:_SHORT]}; {tests}; {signed}")
+    out.print(_what_was_checked(facts), soft_wrap=True)
     if facts["verdict"] == "active":
         out.print("[green]in force[/] for requests that begin from now on")
     else:
         out.print("[red]refused[/]: what was in force still is")
 
 
+def _what_was_checked(facts: Facts) -> str:
+    if not facts["revision"]:
+        return f"the candidate, {facts['sha256'][:_SHORT]}, could not be read"
+    parts = [
+        f"revision {facts['revision']}, {facts['sha256'][:_SHORT]}",
+        f"{facts['tests_passed']} tests passed, {facts['tests_failed']} failed",
+    ]
+    if facts["approvals_needed"]:
+        parts.append(f"{len(facts['approved'])} of {facts['approvals_needed']} approvals")
+    if facts["approved"]:
+        parts.append(f"approved by {', '.join(facts['approved'])}")
+    return "; ".join(parts)
+
+
 def show_history(copies: list[dict[str, Any]]) -> None:
     """Policies that were in force."""
+    if not copies:
+        console().print("no policy was in force here yet: the first start takes policy.yaml")
+        return
     table = _table("revision", "since", "how", "sha256", "approved by")
     for one in copies:
         approved = ", ".join(one["approved"]) or "-"
@@ -159,12 +174,18 @@ def show_status(facts: Facts) -> None:
         if one:
             since = f" since {one['at']} ({one['how']})" if "at" in one else ""
             out.print(f"{name:<9} revision {one['revision']}, {one['sha256'][:_SHORT]}{since}")
-    out.print(f"store     {facts['store']}, highest revision {facts['highest_revision']}")
+    if facts["store"] == "empty":
+        out.print("no policy was in force here yet: the first start takes policy.yaml")
+    else:
+        out.print(f"store     {facts['store']}, highest revision {facts['highest_revision']}")
+    if facts["file_differs"]:
+        out.print("policy.yaml is another one: it counts once 'conductor policy apply' takes it")
     if facts["degraded"]:
         out.print(f"[red]DEGRADED[/]  {escape(facts['degraded'])}", soft_wrap=True)
     last = facts["last"]
     if last and last["verdict"] == "refused":
-        out.print(f"the latest candidate, revision {last['revision']}, was refused:")
+        which = f"revision {last['revision']}" if last["revision"] else last["sha256"][:_SHORT]
+        out.print(f"the latest candidate, {which}, was refused:")
         for one in last["problems"]:
             out.print(f"  {_problem(one)}", soft_wrap=True)
 

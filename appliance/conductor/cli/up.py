@@ -31,6 +31,7 @@ from conductor.workers.fetch import locate
 PLANNER_READY_S = 30.0
 WORKER_READY_S = 120.0
 EGRESS_READY_S = 60.0
+WITHOUT_KEYS_S = 1.0
 SERVE_READY_S = 30.0
 
 KEPT_ENV = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "VIRTUAL_ENV", "PYTHONPATH")
@@ -134,9 +135,22 @@ def _egress(site: Site, config: Path) -> list[tuple[Child, float]]:
     keys = [w.endpoint.key for w in site.workers if isinstance(w.endpoint, RemoteEndpoint)]
     if not keys:
         return []
+    missing = sorted({where for key in keys if (where := _missing(key))})
+    for where in missing:
+        _say("egress", f"no vendor key in {where}: nothing remote is reached until it is there")
     socket = site.appliance.paths.egress_socket
     child = _child("egress", ["egress"], config, _secrets(keys), _answering(socket, "/readyz"))
-    return [(child, EGRESS_READY_S)]
+    # Without its keys it cannot begin: nobody needs to wait for that.
+    return [(child, WITHOUT_KEYS_S if missing else EGRESS_READY_S)]
+
+
+def _missing(key: SecretRef) -> str:
+    """Where a secret is to be put; "" when something is there. A credential is systemd's matter."""
+    if key.scheme == "file" and not Path(key.name).exists():
+        return f"{key.name} (mode 600)"
+    if key.scheme == "env" and key.name not in os.environ:
+        return f"the environment variable {key.name}"
+    return ""
 
 
 def _workers(site: Site, config: Path) -> list[tuple[Child, float]]:

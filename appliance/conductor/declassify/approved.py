@@ -2,7 +2,8 @@
 
     book.ask(...)       serve: nobody has approved this yet; a request waits under an id
     mint(key, ...)      the approver: has read the very bytes, and signs
-    book.accept(...)    serve: the signature is an approver's, for a request that waits
+    book.check(...)     serve: the signature is an approver's, for a request that waits
+    book.accept(...)    serve: it counts, once it is on record
     book.take(...)      serve, before the permit: lets these bytes through, once
 
 What is signed names a request that waits here, so there is no wall clock in it to be set back and
@@ -97,12 +98,14 @@ def verify(token: str, approvers: Mapping[str, Ed25519PublicKey]) -> tuple[Appro
     return Approval(**record), approver
 
 
-def named_request(token: str) -> str:
-    """The request that a token names, unverified. Raises `ApprovalRefused`: `malformed`."""
+def named_in(token: str) -> tuple[str, str]:
+    """The request and the approver that a token names, unverified. Raises `ApprovalRefused`:
+    `malformed`."""
     match = _TOKEN.fullmatch(token)
     if match is None:
         raise ApprovalRefused("malformed")
-    return str(_record(_decode(match[1]))["request"])
+    record = _record(_decode(match[1]))
+    return str(record["request"]), str(record["approver"])
 
 
 def _record(payload: bytes) -> dict[str, Any]:

@@ -45,11 +45,6 @@ class LeakBudget:
         self.limit_bits = bits
         self.spent_bits = 0.0
 
-    @property
-    def left_bits(self) -> float:
-        """What may still be spent."""
-        return max(0.0, self.limit_bits - self.spent_bits)
-
     def spend(self, bits: float) -> bool:
         """Take `bits` off, before they are revealed. False, and nothing is taken: too many.
 

@@ -17,6 +17,7 @@ from conductor.detect.spans import Span
 MAX_VALUES = 2_000
 """Values sought at once. More than a text is likely to hold, and a bound on the automaton."""
 
+_PERSON = "person"
 _SHORTEST = 4
 """Shorter values are also parts of other words' surroundings: `Al`, `12`."""
 _LONGEST = 200
@@ -37,9 +38,9 @@ def with_mentions(
     values: dict[str, _Sought] = {}
     for text, one in zip(texts, spans, strict=True):
         for span in one:
-            _note(values, text[max(0, span.start) : max(0, span.end)], span.detector)
+            _note_all(values, text[max(0, span.start) : max(0, span.end)], span.detector)
     for value, detector in (known or {}).items():
-        _note(values, value, detector)
+        _note_all(values, value, detector)
     pattern = _pattern([one.words for one in values.values()])
     if pattern is None:
         return spans
@@ -50,6 +51,15 @@ def with_mentions(
 class _Sought:
     words: tuple[str, ...]
     detector: str
+
+
+def _note_all(values: dict[str, _Sought], value: str, detector: str) -> None:
+    """Add a value; of a person's name also each part that is written large: `Rossi`."""
+    _note(values, value, detector)
+    parts = _PARTS.split(value) if detector == _PERSON else ()
+    for part in parts if len(parts) > 1 else ():
+        if part[:1].isupper():
+            _note(values, part, detector)
 
 
 def _note(values: dict[str, _Sought], value: str, detector: str) -> None:

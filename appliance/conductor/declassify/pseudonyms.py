@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
+from conductor.declassify.heldback import PlainText
 from conductor.declassify.kinds import LITERAL, canonical, kind_of
 from conductor.declassify.mentions import with_mentions
 from conductor.declassify.pieces import Change, changed, cuts
@@ -114,14 +115,8 @@ class Pseudonyms:
 
     def restore(self, text: str, clearance: Clearance) -> str:
         """`text` with the values of our tokens, as far as the sink's clearance allows."""
-        if OPEN not in text:
-            return text
-
-        def put_back(match: re.Match[str]) -> str:
-            value = self.value_of(match[1], clearance)
-            return match[0] if value is None else value
-
-        return CANDIDATE.sub(put_back, text)
+        whole = PlainText(lambda body: self.value_of(body, clearance))
+        return whole.feed(text) + whole.flush()
 
     def value_of(self, body: str, clearance: Clearance) -> str | None:
         """The value of the token with that body, repaired if need be. None: it stays a token."""

@@ -92,11 +92,6 @@ def restore_body(
     return {**body, "choices": [restored(entry) for entry in entries]}
 
 
-def restore_texts(value: Any, pseudonyms: Pseudonyms, clearance: Clearance) -> Any:
-    """Any other JSON value (an error's body, citations) with the tokens in its strings restored."""
-    return _restored(value, _towards(pseudonyms, clearance))
-
-
 def _towards(pseudonyms: Pseudonyms, clearance: Clearance) -> ValueOf:
     return lambda body: pseudonyms.value_of(body, clearance)
 

@@ -41,11 +41,6 @@ def is_like(body: str) -> bool:
     return _LIKE.fullmatch(normal(body)) is not None
 
 
-def holds_token_syntax(text: str) -> bool:
-    """Whether a text holds anything that could be taken for a token."""
-    return OPEN in text and any(is_like(match[1]) for match in CANDIDATE.finditer(text))
-
-
 class Nearby:
     """Bodies by what is left of them with a character taken out.
 

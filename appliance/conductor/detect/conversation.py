@@ -57,6 +57,9 @@ _INNER = ("content", "output", "summary")
 _EDGE = 512
 """Characters at either end of a long text that are set beside its neighbour's."""
 
+_SEAM = 64
+"""Characters at either side of a seam that is read alone: as many as the longest number has."""
+
 
 def beside(texts: list[str]) -> str:
     """The texts with nothing between them; of a long one only both ends, around a break."""
@@ -70,7 +73,8 @@ def _edges(text: str) -> str:
 
 
 def joined(body: object) -> list[str]:
-    """All turns as one text, and those of each role: a secret may be dealt out over several."""
+    """All turns as one text, those of each role, and each few neighbours: a secret may be dealt out
+    over several. Neighbours apart from the rest, because what goes on after a number hides it."""
     turns = list(_turns(body))
     roles: dict[str, list[str]] = {}
     for role, text in turns:
@@ -78,7 +82,32 @@ def joined(body: object) -> list[str]:
     runs = [[text for _, text in turns]]
     if len(roles) > 1:
         runs.extend(roles.values())
-    return [beside(run) for run in runs if len(run) > 1]
+    whole = (beside(run) for run in runs if len(run) > 1)
+    return list(dict.fromkeys((*whole, *_neighbours(runs))))
+
+
+def _neighbours(runs: list[list[str]]) -> Iterator[str]:
+    """The seams of every run alone: two texts, and three where the middle one is short. The two
+    that make the whole run are there already."""
+    for run in runs:
+        for place in range(len(run) - 1 if len(run) > 2 else 0):
+            first, middle, *after = run[place : place + 3]
+            yield _last(first) + _first(middle)
+            if after and len(middle) <= _SEAM:
+                yield _last(first) + middle.replace(BREAK, "") + _first(after[0])
+
+
+def _last(text: str) -> str:
+    """The end of a text, from a word's beginning: the rest of a number may look like one."""
+    whole = len(text) <= _SEAM
+    end = text[-_SEAM:].replace(BREAK, "")
+    return end if whole else end.partition(" ")[2] or end
+
+
+def _first(text: str) -> str:
+    whole = len(text) <= _SEAM
+    beginning = text[:_SEAM].replace(BREAK, "")
+    return beginning if whole else beginning.rpartition(" ")[0] or beginning
 
 
 def opaque(body: object) -> set[str]:
@@ -130,7 +159,9 @@ def _lists(item: dict[str, Any]) -> Iterator[list[Any]]:
 
 
 def _turns(body: object) -> Iterator[tuple[str, str]]:
-    """Role and text of everything said, in order."""
+    """Role and text of everything said, in order. Texts alone follow one another as well."""
+    if isinstance(body, list):
+        yield from (("", text) for text in body if isinstance(text, str))
     if not isinstance(body, dict):
         return
     for name in _ROOTS:

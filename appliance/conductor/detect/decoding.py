@@ -29,6 +29,7 @@ _BASE64_ONLY = bytes(
     _URL_SAFE[byte] if chr(byte).isascii() and (chr(byte).isalnum() or byte in b"+/-_") else 32
     for byte in range(256)
 )
+_LETTER = re.compile(rb"[\"']([!-~])\\*[\"']")
 _AFTER_LETTER = re.compile(rb"([!-~])[ \t\-_.]")
 _DEFLATED = (b"H4sI", b"eJ", b"eA", b"eF", b"eN")
 _DEFLATED_HEX = (b"1f8b08", b"7801", b"785e", b"789c", b"78da")
@@ -52,7 +53,9 @@ _PATTERNS = {
     # A literal in pieces: `"SVQ2" + "MFgw"`, or a list of them.
     "pieces": r"[A-Za-z0-9+/_\-]{4,}=?(?:[\"'\\]+[ \t\r\n,+.]{1,8}[\"'\\]+[A-Za-z0-9+/_\-]{2,})+",
     "hex": r"[0-9A-Fa-f]{16,}",
-    "spaced": r"(?:^|\s)(?:[!-~][ \t\-_.]){7,}[!-~](?:\s|$)",
+    "spaced": r"(?:^|[^0-9A-Za-z])(?:[!-~][ \t\-_.]){7,}[!-~](?:[^0-9A-Za-z]|$)",
+    # A list of letters within other text, which so is no JSON: `["I", "T", "6", "0"]`.
+    "letters": r"(?:\\*[\"'][!-~]\\*[\"'][ \t\r\n]{0,4},[ \t\r\n]{0,4}){7,}\\*[\"'][!-~]\\*[\"']",
     # RFC 2397; the second group is the payload. A dozen bytes hold no picture: that is a template.
     "data_head": "(?i)data:",
     "data_url": r"(?i)data:([\w.+\-]+/[\w.+\-]+)?(?:;[\w.+=\"\-]+)*,([A-Za-z0-9+/_\-=%]{16,})",
@@ -60,7 +63,7 @@ _PATTERNS = {
     "text": rf"{_WIDE}|{_CHARACTER}{{10,}}",
     "long_text": rf"{_WIDE}|{_CHARACTER}{{24,}}",
 }
-_SOUGHT = ("escaped", "base64", "wrapped", "pieces", "hex", "spaced", *PATTERNS)
+_SOUGHT = ("escaped", "base64", "wrapped", "pieces", "hex", "spaced", "letters", *PATTERNS)
 _TEXT_TYPE = re.compile(rb"(?i)(?:text/.*|application/(?:json|xml|yaml)|image/svg\+xml|)\Z")
 
 
@@ -133,6 +136,8 @@ def _decodings(text: bytes, limit: int) -> Iterator[bytes]:
         yield from _hex([hex_digits(row) for row in _every("spaced_hex", text)])
     if "spaced" in sought:
         yield from (_AFTER_LETTER.sub(rb"\1", row) for row in _every("spaced", text))
+    if "letters" in sought:
+        yield from (b"".join(_LETTER.findall(row)) for row in _every("letters", text))
     for name in sought & READERS.keys():
         rows = (READERS[name](row) for row in _every(name, text))
         yield from _readable(b"\0\0".join(rows), "text")

@@ -8,7 +8,7 @@ from functools import cache
 from conductor.detect.custom import custom_rules
 from conductor.detect.identifiers import iban_rules, identifier_rules
 from conductor.detect.markings import MARKINGS, marking_rules
-from conductor.detect.national import NATIONAL, national_rules
+from conductor.detect.national import NATIONAL, national_rules, spelled_rules
 from conductor.detect.network import network_rules
 from conductor.detect.phones import phone_rules, regional_rules
 from conductor.detect.profile import Profile
@@ -58,7 +58,7 @@ def rule_set() -> RuleSet:
 @cache
 def distinct_rule_set() -> RuleSet:
     """The rules for what no sentence turns into when its spaces are removed."""
-    return RuleSet([rule for rule in _rules() if rule.distinct])
+    return RuleSet([*(rule for rule in _rules() if rule.distinct), *spelled_rules()])
 
 
 def _rules() -> tuple[Rule, ...]:

@@ -53,6 +53,8 @@ def _take(rule: dict[str, Any], name: str, taken: list[dict[str, Any]]) -> str |
     pattern = rule.get("regex")
     if not isinstance(pattern, str) or not pattern:
         return "it has no regex"
+    if not pattern.isprintable():
+        return "its regex is not one line of visible text, which a policy's must be"
     group, entropy = rule.get("secretGroup", 0), rule.get("entropy", 0.0)
     if type(group) is not int or not isinstance(entropy, int | float) or not 0 <= entropy <= 8:
         return "its secretGroup must be an integer and its entropy a number up to 8"

@@ -146,7 +146,9 @@ class _Walk:
         if not 2 <= len(items) <= _ROW or not all(map(_is_short, items)):
             return
         whole = "".join(map(str, items))
-        if len(whole) <= _ROW_CHARS:
+        if len(whole) == len(items):  # letter by letter: a text, and no column of a table
+            self.nested.append(whole)
+        elif len(whole) <= _ROW_CHARS:
             self.rows.append(whole)
 
     def _open(self, text: str, level: int) -> None:

@@ -181,6 +181,18 @@ def _rule(number: _Number) -> Rule:
     )
 
 
+def spelled_rules() -> tuple[Rule, ...]:
+    """Rules for numbers that can be told where spaces and marks have been removed: no sentence
+    turns into one. Letters in the place of digits, which a tax code may have, many would."""
+    shape = r"(?i:[A-Z]{6}[0-9]{2}[A-EHLMPRST][0-9]{2}[A-Z][0-9]{3}[A-Z])"
+    valid = _validator("it.codicefiscale")
+
+    def accept(text: bytes, start: int, end: int) -> bool:
+        return valid(text[start:end].decode("ascii").upper())
+
+    return (Rule("id.it.codicefiscale", shape, (shape,), accept, look_inside=True),)
+
+
 def national_rules() -> tuple[Rule, ...]:
     """The rules of this room."""
     return tuple(map(_rule, _NUMBERS))

@@ -6,9 +6,11 @@ shape, the words around and the region say how likely it is one here.
 
 from __future__ import annotations
 
+import re
+
 from conductor.core import Likelihood
 from conductor.detect.context import in_fraction, in_identifier, in_longer_number, near
-from conductor.detect.rules import Rule, Weigh
+from conductor.detect.rules import Rule
 
 _MARK = r"[ ().\-/]"
 _PLUS = rf"(?:^|[^0-9A-Za-z+])(\+[1-9](?:{_MARK}{{0,3}}[0-9]){{6,14}})(?:[^0-9A-Za-z]|$)"
@@ -28,6 +30,8 @@ _CALLED = (
     r"(?:[ _]?(?:number|nummer|no|nr))?[.\"']{0,2}[ :=]{1,4}[\"']?"
 )
 _IN_TEXT = rf"{_CALLED}(\(?[0-9](?:{_MARK}{{0,2}}[0-9]){{6,12}})(?:[^0-9A-Za-z]|$)"
+
+_YEAR_AND_NUMBER = re.compile(rb"^(?:19|20)[0-9]{2}/|/(?:19|20)[0-9]{2}(?![0-9])")
 
 
 def _valid(number: str, region: str | None) -> bool:
@@ -89,17 +93,16 @@ def regional_rules(regions: tuple[str, ...]) -> tuple[Rule, ...]:
             text, start, end
         )
 
-    return (Rule("phone", _DIALLED, (_DIALLED,), accept, _weigh_dialled(), look_inside=True),)
+    return (Rule("phone", _DIALLED, (_DIALLED,), accept, weigh_dialled, look_inside=True),)
 
 
-def _weigh_dialled() -> Weigh:
-    def weigh(text: bytes, start: int, end: int) -> Likelihood | None:
-        if _told(text, start, end):
-            return Likelihood.VERY_LIKELY
-        number = text[start:end]
-        grouped = not number.isdigit()
-        if number.startswith((b"0", b"(")):
-            return Likelihood.LIKELY if grouped else Likelihood.POSSIBLE
-        return Likelihood.POSSIBLE if grouped else Likelihood.UNLIKELY
-
-    return weigh
+def weigh_dialled(text: bytes, start: int, end: int) -> Likelihood | None:
+    """Digits that are grouped as numbers are spoken are likelier one; a year beside a slash is that
+    of a file or an order. Mobile numbers are written with a slash too (333/1234567 in Italy)."""
+    if _told(text, start, end):
+        return Likelihood.VERY_LIKELY
+    number = text[start:end]
+    grouped = not number.isdigit() and _YEAR_AND_NUMBER.search(number) is None
+    if number.startswith((b"0", b"(")):
+        return Likelihood.LIKELY if grouped else Likelihood.POSSIBLE
+    return Likelihood.POSSIBLE if grouped else Likelihood.UNLIKELY

@@ -59,7 +59,7 @@ REASONS: frozenset[str] = frozenset(
 )
 """Every reason that `Scan.unscanned` can list."""
 
-VERSION = 3
+VERSION = 4
 """Raised with every change of what is found: part of the key under which scans are cached."""
 
 MAX_TEXT_BYTES = 32 << 20

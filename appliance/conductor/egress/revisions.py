@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +21,9 @@ from conductor.core import Worker
 from conductor.errors import ConductorError
 from conductor.labels import Lattice
 from conductor.logs import error_name
+
+_POLL_S = 0.5
+"""To look costs some file names in a folder."""
 
 log = structlog.get_logger()
 
@@ -48,7 +52,8 @@ class Clearances(Protocol):
 class Revisions:
     """Follows the store. `read` gives the site under a revision that was put in force, and raises
     `ConductorError` when there is none; it may block, and is called in a thread. `grace_s` is how
-    long a policy that another one has followed still counts."""
+    long a policy that another one has followed still counts. With `above` the site's own policy
+    does not count, as where the kept one is damaged: only one with a revision above that will."""
 
     def __init__(
         self,
@@ -56,11 +61,14 @@ class Revisions:
         read: Callable[[int], Site],
         grace_s: float,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        above: int | None = None,
     ) -> None:
         self._read = read
         self._grace_s = grace_s
         self._clock = clock
-        self._known = {site.policy.revision: Cleared.under(site)}
+        self._known = {} if above is not None else {site.policy.revision: Cleared.under(site)}
+        self._above = above or 0
         self._followed: dict[int, float] = {}
         """When each earlier revision was seen to be followed."""
         self._one = asyncio.Lock()
@@ -68,7 +76,7 @@ class Revisions:
     @property
     def highest(self) -> int:
         """The newest revision that is known."""
-        return max(self._known)
+        return max([self._above, *self._known])
 
     def of(self, revision: int) -> Cleared | None:
         since = self._followed.get(revision)
@@ -89,6 +97,25 @@ class Revisions:
                 log.error("policy_not_read", revision=revision, error=error_name(error))
                 return
             self._follow(revision, Cleared.under(site))
+
+    @asynccontextmanager
+    async def following(self, newest: Callable[[], int]) -> AsyncIterator[None]:
+        """Learn of a new policy as soon as it is in the store, before a permit must wait for it.
+        `newest` gives the highest revision there; it may block."""
+        task = asyncio.create_task(self._poll(newest))
+        try:
+            yield
+        finally:
+            task.cancel()
+
+    async def _poll(self, newest: Callable[[], int]) -> None:
+        seen = 0
+        while True:
+            await asyncio.sleep(_POLL_S)
+            revision = await asyncio.to_thread(newest)
+            if revision != seen:  # one that cannot be read is tried, and told, once
+                seen = revision
+                await self.learn(revision)
 
     def _follow(self, revision: int, cleared: Cleared) -> None:
         now = self._clock()

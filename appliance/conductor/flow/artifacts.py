@@ -31,6 +31,7 @@ MAX_FINGERPRINTS = 400_000
 """About 40 MB. One for three letters of an answer: the last 0.6 to 1.2 MB of answers."""
 MAX_LEARNED_LETTERS = 16 * 1024
 """Nothing is learned from an exchange that is longer: it would hold up others for milliseconds."""
+_MAX_SHARED = 4096
 
 V = TypeVar("V")
 
@@ -58,7 +59,10 @@ class ArtifactStore:
     def learn(self, answer: str, shown: Iterable[str]) -> None:
         """Take in an answer that was made from data without any label above that of an unlabelled
         text: what it says by itself, and not after the texts `shown`, is common."""
-        told = b"".join(map(fingerprints.letters, shown))
+        texts = [*shown]
+        if len(answer) + sum(map(len, texts)) > 4 * MAX_LEARNED_LETTERS:
+            return  # said before the letters are told from the rest: that takes its time as well
+        told = b"".join(map(fingerprints.letters, texts))
         own = fingerprints.letters(answer)
         if len(told) + len(own) > MAX_LEARNED_LETTERS:
             return
@@ -82,7 +86,10 @@ class ArtifactStore:
         return join_all(_read(name, lattice) for name in names) if names else None
 
     def _shared(self, labels: frozenset[str]) -> frozenset[str]:
-        """One object for equal sets: there are few, and many places point to them."""
+        """One object for equal sets: there are few, and many places point to them. Should somebody
+        make many on purpose, they are kept apart."""
+        if len(self._sets) >= _MAX_SHARED:
+            self._sets.clear()
         return self._sets.setdefault(labels, labels)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from conductor.core import Obligation
-from conductor.labels import Label
+from conductor.labels import LOWEST, Label
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,19 @@ class Standing:
         )
 
     def raised(self, label: Label) -> Standing:
-        """With what a detector found in it. Whatever was done did not take that away."""
-        return replace(self, label=self.label.join(label), origin=self.origin.join(label))
+        """With what a detector found in it. Whatever was done did not take that away, so that it
+        must be done again before it counts."""
+        if label == LOWEST:
+            return self
+        return Standing(self.label.join(label), self.origin.join(label))
 
     def lowered(self, label: Label, by: Obligation) -> Standing:
         """Once a declassifier has carried out an obligation and found nothing left over."""
         return replace(self, label=label, discharged=self.discharged | {by})
+
+    def restored(self) -> Standing:
+        """Once values were put back into it: that undoes what was done."""
+        return replace(self, discharged=frozenset())
 
     def answered(self) -> Standing:
         """Of an answer to it. What was taken out of a text is in no answer to that text; but a

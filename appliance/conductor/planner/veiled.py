@@ -50,6 +50,12 @@ class _Option:
     cost: float
 
     @property
+    def able(self) -> float:
+        """Skill over all that its card tells: reading and writing with care is nobody's domain."""
+        skills = self.candidate.card.skill.values()
+        return sum(skills) / len(skills) if skills else 0.0
+
+    @property
     def worth(self) -> float:
         return self.skill - self.cost
 
@@ -92,7 +98,7 @@ def _options(request: PlanRequest) -> list[_Option]:
 
 def _detour(best: _Option, cleared: list[_Option]) -> Plan | None:
     """The four steps, if they are worth more than asking the best who is cleared."""
-    home = max(cleared, key=lambda one: (one.candidate.local, one.worth, -one.ordinal))
+    home = max(cleared, key=lambda one: (one.candidate.local, one.worth, one.able, -one.ordinal))
     known = max(cleared, key=lambda one: one.worth)
     ablest = max(one.skill for one in cleared)
     left = min(best.worth - 2 * home.cost - known.worth, best.skill - ablest)

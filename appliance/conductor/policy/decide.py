@@ -33,6 +33,7 @@ from conductor.policy.builtins import (
 from conductor.policy.classifiers import classified
 from conductor.policy.document import Policy
 from conductor.policy.memo import Row
+from conductor.policy.rules import Rule
 
 NOTHING_DONE: frozenset[Obligation] = frozenset()
 
@@ -129,11 +130,11 @@ def _decided(policy: Policy, row: Row, worker: Worker, speaking: Speaking) -> Ve
         return _outcome(masks, row, worker, speaking)
     duties = frozenset(duty for rule in masks.each(bound) for duty in rule.obligations)
     now = _outcome(masks, row, worker, speaking)
+    granted = bound & speaking.surely
     if duties <= row.discharged:
-        return now
+        return _kept(masks.first(granted), now) if now.allow and granted else now
     after = _row(policy, policy.lowered(row.label, duties), row.origin, duties | row.discharged)
     then = _outcome(masks, after, worker, speaking)
-    granted = bound & speaking.surely
     if then.allow and (granted or now.allow):
         rule = masks.first(granted or bound)
         promise = tuple(sorted(duties))
@@ -141,6 +142,12 @@ def _decided(policy: Policy, row: Row, worker: Worker, speaking: Speaking) -> Ve
         unsure = bool(bound & speaking.perhaps)
         return Verdict(False, rule.id, rule.position, reason, unsure, promise)
     return then if now.allow else now
+
+
+def _kept(rule: Rule, verdict: Verdict) -> Verdict:
+    """The verdict by the rule whose obligations were carried out, though another one may let pass
+    what they made of the data: whoever asks what a promise let out must find it under its name."""
+    return replace(verdict, rule=rule.id, position=rule.position, reason=f"{rule.id} was kept")
 
 
 def _outcome(masks: RuleMasks, row: Row, worker: Worker, speaking: Speaking) -> Verdict:

@@ -12,7 +12,6 @@ What carries them out stands in the room `declassify/`.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -62,11 +61,6 @@ class Answers:
     def size(self) -> int:
         """How many answers there are."""
         return len(self.words) or self.high - self.low + 1
-
-    @property
-    def bits(self) -> float:
-        """What one answer reveals at most."""
-        return math.log2(self.size)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ of them; here is what a policy does not mean. An error refuses activation, a war
     never-applies      no label and destination at all that the rule speaks of
     no-clearance       an allow for data that no destination it speaks of is cleared for
     covered            a deny that others make needless, an allow that others do, or a deny stops
+    never-approved     an allow that asks for pseudonyms and for approval of the exact bytes (error)
     obliges-local      an allow with obligations that also binds workers on this machine
     untested           a guardrail or rule that no test names (error)
     nobody-declares    a caller who may not declare labels (error)
@@ -67,6 +68,7 @@ def lint(
     found = [
         *_unreachable(policy),
         *_binding_local(policy),
+        *_never_approved(policy),
         *_untested(policy),
         *_old_shadows(policy, today),
         *_unused(policy),
@@ -123,6 +125,15 @@ def _binding_local(policy: Policy) -> Iterator[LintFinding]:
             yield LintFinding(rule.position, "obliges-local", message)
 
 
+def _never_approved(policy: Policy) -> Iterator[LintFinding]:
+    """Pseudonyms differ from request to request, so that the bytes somebody approved never come
+    again. Whether two allows ask for these together is not looked for."""
+    for rule in policy.rules:
+        if rule.mode != "off" and {"pseudonymise", "approve"} <= {o.kind for o in rule.obligations}:
+            message = "pseudonyms are new in each request: what is approved never comes again"
+            yield LintFinding(rule.position, "never-approved", message, "error")
+
+
 def _untested(policy: Policy) -> Iterator[LintFinding]:
     for rule in untested(policy):
         key = "shadow" if rule.mode == "shadow" else "rule"
@@ -141,9 +152,7 @@ def _unused(policy: Policy) -> Iterable[LintFinding]:
     """Some are used by plans, the others by obligations."""
     used = {one.by for rule in policy.rules if rule.mode != "off" for one in rule.obligations}
     unused = (
-        item
-        for item in policy.declassifiers.values()
-        if item.id not in used and not item.steps
+        item for item in policy.declassifiers.values() if item.id not in used and not item.steps
     )
     message = "no allow asks for this declassifier, and no plan may use it (steps: true)"
     return [LintFinding(item.position, "unused", message) for item in unused]

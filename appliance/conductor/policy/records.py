@@ -2,7 +2,9 @@
 
 Only features are recorded (label, detectors, verdicts), never a word of a prompt. Read robustly,
 since records of older versions hold less: where what was declared is not told, the recorded label
-stands in for it. The log may be in use: an unfinished line at its end is no record yet.
+stands in for it. What had no room in a record is put together with it; where a part is missing,
+the decision cannot be made anew from what is left, and is counted instead. The log may be in use:
+an unfinished line at its end is no record yet.
 """
 
 from __future__ import annotations
@@ -16,10 +18,11 @@ import orjson
 
 from conductor.audit.record import MAX_RECORD_BYTES
 from conductor.audit.segments import segments
+from conductor.audit.whole import Parts
 from conductor.core import Finding, Likelihood, Scan
 from conductor.policy.rulings import Ruling, recorded_rulings
 
-_EVENT = b'"event":"decision"'
+_EVENT, _PART, _OF = b'"event":"decision"', b'"event":"more"', b'"of":"decision"'
 _LIKELIHOODS = {likelihood.word: likelihood for likelihood in Likelihood}
 
 
@@ -58,14 +61,17 @@ class DecisionLog:
         self._directory = directory
         self._since = since
         self.unreadable = 0
-        """Lines passed over so far that were no records."""
+        """Lines passed over so far that were no records, and decisions that lack a part."""
+        self._parts = Parts()
 
     def __iter__(self) -> Iterator[Recorded]:
+        self._parts = Parts()
         for path in self._paths():
             with path.open("rb") as file:
                 for line in iter(lambda: file.readline(2 * MAX_RECORD_BYTES), b""):
-                    recorded = self._read(line) if _EVENT in line else None
-                    if recorded is not None and recorded.ts >= self._since:
+                    wanted = _EVENT in line or (_PART in line and _OF in line)
+                    recorded = self._read(line) if wanted else None
+                    if recorded is not None:
                         yield recorded
 
     def _paths(self) -> list[Path]:
@@ -80,10 +86,17 @@ class DecisionLog:
             return None
         try:
             record = orjson.loads(line)
-            return _recorded(record) if record["event"] == "decision" else None
+            whole = self._parts.take(record)
+            if record["event"] != "decision":
+                return None
+            recorded = _recorded(whole.record)
         except (orjson.JSONDecodeError, KeyError, TypeError):
             self.unreadable += 1
             return None
+        if recorded.ts < self._since:
+            return None
+        self.unreadable += whole.torn
+        return None if whole.torn else recorded
 
 
 def _recorded(record: dict[str, Any]) -> Recorded:

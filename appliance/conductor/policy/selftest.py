@@ -2,7 +2,8 @@
 
 A text is scanned as if it were the question of a chat, and labelled from the default label of its
 key, or of the policy. A rule that a test names must apply to the data; it need not be what decides,
-so that a guardrail behind the clearance floor can be tested too.
+so that a guardrail behind the clearance floor can be tested too. A text that was not scanned whole,
+for want of the model for names, say, tells nothing of the policy: its test fails, and says why.
 """
 
 from __future__ import annotations
@@ -23,6 +24,16 @@ from conductor.settings import Key
 
 Scanning = Callable[[object, Profile], Scan]
 
+_NOT_SCANNED = {
+    "names-missing": "names could not be sought: run 'conductor models pull rampart-names'",
+    "names-timeout": "names could not be sought in time",
+    "scanner-died": "the scanner died of the text",
+    "scanner-down": "no scanner could be started",
+    "timeout": "the text could not be scanned in time",
+    "detector-error": "a detector failed on the text",
+}
+"""Reasons in `Scan.unscanned` that are no property of the text, in words."""
+
 
 @dataclass(frozen=True)
 class CaseResult:
@@ -36,7 +47,7 @@ class CaseResult:
 
 
 def scan_without_names(value: object, profile: Profile) -> Scan:
-    """Scan by rules alone: persons and addresses take a model, which a test must not need."""
+    """Scan by rules alone: persons and addresses take a model, and are not sought."""
     return scan_value(value, profile=Profile(profile.custom, profile.phone_regions, names=False))
 
 
@@ -44,7 +55,8 @@ def run_tests(
     policy: Policy, keys: Iterable[Key] = (), scanning: Scanning = scan_without_names
 ) -> tuple[CaseResult, ...]:
     """The result of every test, in the file's order. A test that names a key of none of `keys`
-    fails. Milliseconds for each text."""
+    fails. `scanning` seeks all that a profile asks for, or says in `Scan.unscanned` why it did not;
+    by default it goes by rules alone, in milliseconds a text."""
     by_id = {key.id: key for key in keys}
     return tuple(_run(policy, case, by_id, scanning) for case in policy.tests)
 
@@ -62,7 +74,11 @@ def _run(policy: Policy, case: Case, keys: Mapping[str, Key], scanning: Scanning
     if case.given.key is not None and case.given.key not in keys:
         got = "appliance.yaml has no key of this id"
         return CaseResult(case.name, False, expected, got, case.position)
-    label = _label(policy, case, keys.get(case.given.key or ""), scanning)
+    scan = _scan(policy, case, scanning)
+    if reasons := [_NOT_SCANNED[why] for why in scan.unscanned if why in _NOT_SCANNED]:
+        return CaseResult(case.name, False, expected, "; ".join(reasons), case.position)
+    key = keys.get(case.given.key or "")
+    label = labelled(policy, key, scan, given=case.given.label, declared=case.given.declared)
     worker = probe(policy.destinations[case.given.to])
     verdict = decide(policy, label, worker)
     rules = {verdict.rule, *applying(policy, label, worker)}
@@ -84,20 +100,27 @@ def decision_of(verdict: Verdict) -> Decision:
     return "promise" if verdict.promise else "deny"
 
 
-def _label(policy: Policy, case: Case, key: Key | None, scanning: Scanning) -> Label:
-    """The label that the data would get; a declared label from a key that may declare none raises
-    to the top, where the request itself would be refused."""
-    given = case.given
-    caller = key.id if key else None
-    declared = given.declared
+def _scan(policy: Policy, case: Case, scanning: Scanning) -> Scan:
+    if case.given.text is None:
+        return Scan((), 0)
+    return scanning({"messages": [{"role": "user", "content": case.given.text}]}, policy.profile)
+
+
+def labelled(
+    policy: Policy,
+    key: Key | None,
+    scan: Scan,
+    *,
+    given: Label | None = None,
+    declared: Label | None = None,
+) -> Label:
+    """The label that data would get, or, from `given`, has already. A declared label from a key
+    that may declare none raises to the top: the request itself would be refused."""
     if declared is not None and not (key and key.declare_labels):
         declared = policy.lattice.top
-    scan = Scan((), 0)
-    if given.text is not None:
-        body = {"messages": [{"role": "user", "content": given.text}]}
-        scan = scanning(body, policy.profile)
     base = (key.default_label if key else None) or policy.default_label
-    label = given.label if given.label is not None else base
+    caller = key.id if key else None
+    label = base if given is None else given
     return classify(policy, scan, label, caller=caller, declared=declared)
 
 

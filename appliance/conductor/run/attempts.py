@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from conductor.audit.log import AuditLog
 from conductor.core import Body, Call, Caller, Failure, Reply, Usage, Verdict, Worker
@@ -22,11 +22,13 @@ from conductor.metrics import Metrics
 from conductor.policy.decide import decide
 from conductor.policy.document import Policy
 from conductor.run.answers import chained, until_content
+from conductor.run.aside import aside
 from conductor.run.budget import BYTES_PER_TOKEN_HIGH, Allowance, Budget, estimate_tokens
 from conductor.run.failover import UNBILLED, Route, final_error
 from conductor.run.obligations import Carried, Duties, Unmet
 from conductor.run.permits import PermitDesk
 from conductor.run.plain import shape_plain
+from conductor.run.recording import shadow_facts
 from conductor.run.register import Of, Register
 from conductor.run.stream import ChunkShaper
 from conductor.run.workflow import Workflow
@@ -44,6 +46,8 @@ class Tried:
     usage: Usage
     cost_usd: float
     duration_ms: int
+    begun: bool = True
+    """Whether the worker may have been given something."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +165,7 @@ class Attempts:
         verdicts = [(worker, self._verdict(ask, worker)) for worker in workers]
         for worker, verdict in verdicts:
             if not (verdict.allow or verdict.promise):
-                ask.tried.append(Tried(worker.id, DENIED, Usage(), 0.0, 0))
+                ask.tried.append(Tried(worker.id, DENIED, Usage(), 0.0, 0, begun=False))
                 self.metrics.blocked(verdict.rule)
         allowed = tuple(worker for worker, verdict in verdicts if verdict.allow or verdict.promise)
         if not allowed:
@@ -191,7 +195,7 @@ class Attempts:
     async def _enter(self, stack: AsyncExitStack, ask: Ask, worker: Worker) -> Begun:
         unfit = self._unfit(ask, worker)
         if unfit is not None:
-            ask.tried.append(Tried(worker.id, unfit.failure, Usage(), 0.0, 0))
+            ask.tried.append(Tried(worker.id, unfit.failure, Usage(), 0.0, 0, begun=False))
             raise unfit
         allowance = ask.budget.open(worker, ask.prompt_bytes, ask.wanted_tokens, ask.choices)
         attempt = _Attempt(ask, worker, allowance, time.monotonic())
@@ -200,6 +204,7 @@ class Attempts:
             return await self._send(stack, attempt)
         except Unmet:
             attempt.outcome = DENIED
+            ask.budget.not_called()
             raise
         except WorkerError as error:
             attempt.outcome = error.failure
@@ -263,10 +268,9 @@ class Attempts:
         """The bytes that may go, once all that policy asks for was carried out on them and that is
         on disk. Raises `Unmet`."""
         ask, worker = attempt.ask, attempt.worker
-        body, verdict = (
-            ask.body(worker, attempt.allowance.output_tokens),
-            self._verdict(ask, worker),
-        )
+        tokens = attempt.allowance.output_tokens
+        body = await aside(ask.prompt_bytes, ask.body, worker, tokens)
+        verdict = self._verdict(ask, worker)
         if verdict.allow:
             return Carried(body, ask.standing, verdict)
         carried = await self.duties.carry_out(ask, worker, verdict, body)
@@ -295,7 +299,7 @@ class Attempts:
                 label_before=ask.policy.lattice.show(ask.standing.origin),
                 rule=carried.verdict.rule,
                 obligations=[str(one) for one in sorted(carried.standing.discharged)],
-                shadow=[asdict(one) for one in carried.verdict.shadow],
+                shadow=shadow_facts(carried.verdict),
                 policy_revision=ask.policy.revision,
                 bytes_out=len(carried.body),
             ),
@@ -334,7 +338,9 @@ class Attempts:
         cost = attempt.ask.budget.settle(attempt.allowance, worker.price, usage)
         seconds = time.monotonic() - attempt.started_s
         attempt.ask.tried.append(
-            Tried(worker.id, attempt.outcome, usage, cost, round(seconds * 1000))
+            Tried(
+                worker.id, attempt.outcome, usage, cost, round(seconds * 1000), begun=attempt.sent
+            )
         )
         self.metrics.attempt(worker.id, attempt.outcome, seconds)
         self.metrics.spent(worker.id, usage, cost)

@@ -100,6 +100,10 @@ class Budget:
         self._held_usd += granted.cost_usd
         return granted
 
+    def not_called(self) -> None:
+        """Take a call back that was reserved and never made. It is settled like any other."""
+        self.calls -= 1
+
     def settle(self, granted: Allowance, price: Price, usage: Usage) -> float:
         """Replace a reservation by what was used; returns its cost in USD."""
         self._held_tokens -= granted.tokens

@@ -32,6 +32,7 @@ from conductor.run.facts import (
 )
 from conductor.run.intake import Drafted, Intake, Judged
 from conductor.run.job import Answer, Job, Round, Run
+from conductor.run.recording import post
 from conductor.run.rounds import Rounds
 from conductor.run.sources import Sources
 from conductor.run.workflow import Workflow
@@ -130,6 +131,7 @@ class Conduct:
             judged.policy.lattice.levels[judged.label.level], judged.label.compartments
         )
         self._metrics.shadowed(judged.verdicts.values())
+        await self._sources.note(request, judged)
         spent = self._ledger.remaining_usd(key.id) == 0
         try:
             drafted = state.drafted = await self._intake.draft(
@@ -148,7 +150,6 @@ class Conduct:
             paid = job.workflow.reveals.spend(drafted.told_bits)
             run = state.run = Run(job, [Round(judged.label, drafted, recorded, paid)])
             try:
-                await self._sources.note(request, judged)
                 async with self._rounds.answer(run, judged) as answer:
                     yield answer
             finally:
@@ -187,8 +188,13 @@ class Conduct:
         if judged is None:
             raise AuditError("nothing was judged")
         show = judged.policy.lattice.show
-        posted = self._audit.post(
+        posted = post(
+            self._audit,
             "decision",
+            {
+                "detectors": finding_facts(judged.scan),
+                "verdicts": verdict_facts(judged.verdicts),
+            },
             request_id=state.request_id,
             decision_id=state.decision_id,
             key=key.id,
@@ -197,9 +203,7 @@ class Conduct:
             base_label=show(judged.fixed),
             declared=None if judged.declared is None else show(judged.declared),
             known_again=judged.known_again,
-            detectors=finding_facts(judged.scan),
             unscanned=list(judged.scan.unscanned),
-            verdicts=verdict_facts(judged.verdicts),
             policy_revision=judged.policy.revision,
             policy_sha256=judged.policy.sha256,
             reserved_musd=reserved_musd,
@@ -215,13 +219,15 @@ class Conduct:
             return
         if not state.decided:  # it ended between the two: out of budget, or the client left
             self._decide(state, key, request.model, 0)
-        self._audit.post(
+        steps = step_facts(state.run, state.judged.policy.lattice) if state.run is not None else []
+        post(
+            self._audit,
             "outcome",
+            {"steps": steps},
             request_id=state.request_id,
             decision_id=state.decision_id,
             key=key.id,
             outcome=outcome,
-            steps=step_facts(state.run, state.judged.policy.lattice) if state.run else [],
             cost_musd=to_musd(state.run.cost_usd) if state.run else 0,
             duration_ms=round((time.monotonic() - started_s) * 1000),
             **answer_facts(state.run),

@@ -43,6 +43,7 @@ from conductor.run.messages import (
     Shown,
     added_bytes,
     answer_text,
+    body_texts,
     conversation,
     seams,
     step_messages,
@@ -52,7 +53,7 @@ from conductor.run.redaction import Redaction, Source
 from conductor.run.register import Of
 from conductor.run.restoring import restored, restored_chunks
 from conductor.run.sidebyside import all_of
-from conductor.run.workflow import towards
+from conductor.run.wholetexts import stated_by
 from conductor.workers.builtin import vote
 
 
@@ -184,19 +185,22 @@ class Executor:
             run.records[number].worker = begun.worker.id
             if begun.body is None:
                 raise InternalError("The appliance failed to put an answer together.")
-            body = restored(run.job, begun.body, run.records[number].label)
+            body = await restored(run.job, begun.body, run.records[number].label)
         standing = run.records[number].standing.answered()
+        if body != begun.body:
+            standing = standing.restored()
         await self._keep(run, number, (begun.worker.id, answer_text(body), body), standing)
 
     async def _redacted(self, run: Run, number: int, sees: View) -> None:
         job, record = run.job, run.records[number]
         record.worker = Builtin.REDACT
         artifacts = [run.artifacts[i] for i in sees.steps]
-        question = [conversation(job.request.body["messages"])] if sees.question else []
+        question = conversation(job.request.body["messages"]) if sees.question else []
         here = not sees.question and [self._attempts.is_local(a.worker) for a in artifacts] == [
             True
         ]
-        source = Source((*question, *(artifact.answer for artifact in artifacts)), here)
+        answers = [("", artifact.answer) for artifact in artifacts]
+        source = Source((*question, *answers), here)
         of = Of(job.request_id, job.decision_id, number, job.policy, Builtin.REDACT)
         text, standing = await self._redaction.run(source, record.standing, of, job.workflow)
         body = text_body(text, id=job.answer_id, created=job.created)
@@ -209,15 +213,15 @@ class Executor:
         standing = await self._raised(run, standing, text)
         subtask = step_of(run.round.plan, number).subtask
         run.artifacts[number] = Artifact(subtask, text, standing, worker, body)
-        self._memory.note(run.job, text, standing.label)
+        await self._memory.note(run.job, body_texts(body), standing.label)
 
     @asynccontextmanager
     async def _given(self, run: Run, answer: Answer) -> AsyncIterator[Answer]:
         """The answer as the client gets it: with the values behind its tokens, and remembered."""
         job, label = run.job, run.label
         if answer.body is not None:
-            body = restored(job, answer.body, label)
-            self._memory.note(job, answer_text(body), label)
+            body = await restored(job, answer.body, label)
+            await self._memory.note(job, body_texts(body), label)
             yield Answer(answer.worker, body=body)
             return
         if answer.chunks is None:
@@ -238,7 +242,7 @@ class Executor:
         record = run.records[number]
         bounded = number in may_answer(plan, run.round.drafted.look)
         request = job.request if bounded else _for_draft(job.request)
-        if not run.round.label.flows_to(towards(record.label)):
+        if not _covers(record.standing, Standing.of(run.round.label)):
             request = _without_words(request)
 
         def body(worker: Worker, max_tokens: int) -> bytes:
@@ -299,11 +303,14 @@ class Executor:
         return reduce(Standing.join, parts)
 
     async def _raised(self, run: Run, standing: Standing, texts: str | list[str]) -> Standing:
-        """`standing`, raised by what detectors find in the texts."""
+        """`standing`, raised by what detectors find in the texts beside tokens of ours."""
         if not texts:
             return standing
-        policy = run.job.policy
-        scan = await self._scanner.scan(texts, None, policy.profile)
+        policy, plain = run.job.policy, run.job.workflow.pseudonyms.as_redacted
+        bare = plain(texts) if isinstance(texts, str) else [*map(plain, texts)]
+        scan = await self._scanner.scan(bare, None, policy.profile)
+        workflow = run.job.workflow
+        workflow.fixed = workflow.fixed.join(stated_by(scan, policy))
         return standing.raised(classify(policy, scan, LOWEST))
 
     def _elected(self, run: Run, number: int, sees: View) -> tuple[str, str, Body]:
@@ -337,6 +344,12 @@ def _order(round: Round, number: int) -> tuple[Worker, ...]:
     drafted = round.drafted
     ordinals = [step.worker, *(a for a in drafted.stand_ins(number) if a != step.worker)]
     return tuple(drafted.candidates[ordinal] for ordinal in ordinals)
+
+
+def _covers(standing: Standing, other: Standing) -> bool:
+    """Whether data that stands so, joined with such other data, still stands so: nothing was done
+    to the one that was not done to the other."""
+    return standing.join(other) == standing
 
 
 def _without_words(request: ChatRequest) -> ChatRequest:

@@ -5,17 +5,23 @@ Facts hold names, counts and labels: no word of a question, an instruction or an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from conductor.core import Scan, Verdict
 from conductor.labels import Lattice
 from conductor.ledger import to_musd
 from conductor.metrics import Metrics
+from conductor.run.attempts import Tried
 from conductor.run.intake import Drafted
-from conductor.run.job import Run
+from conductor.run.job import Run, StepRecord
+from conductor.run.recording import shadow_facts
 
 Facts = dict[str, Any]
+
+
+MOST_UNBEGUN = 8
+"""Of one step, in a record: attempts at which a worker was given nothing."""
 
 
 def verdict_facts(verdicts: Mapping[str, Verdict]) -> Facts:
@@ -28,15 +34,9 @@ def _verdict_fact(verdict: Verdict) -> list[Any]:
     fact: list[Any] = [verdict.allow, verdict.rule]
     if verdict.promise or verdict.shadow:
         fact.append([str(one) for one in verdict.promise])
+    if verdict.shadow:
         fact.append(shadow_facts(verdict))
     return fact
-
-
-def shadow_facts(verdict: Verdict) -> list[Facts]:
-    """The shadow rules that would have applied."""
-    return [
-        {"effect": one.effect, "rule": one.rule, "position": one.position} for one in verdict.shadow
-    ]
 
 
 def finding_facts(scan: Scan) -> list[Facts]:
@@ -96,13 +96,22 @@ def step_facts(run: Run, lattice: Lattice) -> list[Facts]:
             "worker": record.worker,
             "label": lattice.show(record.label),
             "attempts": [{"worker": t.worker, "outcome": str(t.outcome), "ms": t.duration_ms}
-                         for t in record.tried],
+                         for t in _told(record)],
             "prompt_tokens": record.usage.prompt_tokens,
             "completion_tokens": record.usage.completion_tokens,
             "cost_musd": to_musd(sum(t.cost_usd for t in record.tried)),
         }
         for record in sorted(run.records.values(), key=lambda r: r.step)
     ]  # fmt: skip
+
+
+def _told(record: StepRecord) -> Iterator[Tried]:
+    """A step's attempts: all at which a worker was given something, and the first of the others."""
+    unbegun = 0
+    for tried in record.tried:
+        unbegun += not tried.begun
+        if tried.begun or unbegun <= MOST_UNBEGUN:
+            yield tried
 
 
 def answer_facts(run: Run | None) -> Facts:

@@ -27,7 +27,7 @@ from conductor.errors import (
 from conductor.flow.choices import choice_bits
 from conductor.flow.classes import flow_of
 from conductor.flow.standing import Standing
-from conductor.labels import LOWEST, Label
+from conductor.labels import LOWEST, Label, join_all
 from conductor.plan.language import Access, Plan, Step
 from conductor.plan.validate import PlanPool, may_stand_in
 from conductor.planner.client import PlannerClient
@@ -40,6 +40,7 @@ from conductor.run.failover import unreachable
 from conductor.run.memory import Memory
 from conductor.run.redaction import rewriter_of
 from conductor.run.rewriting import lowered_by
+from conductor.run.wholetexts import stated_by
 from conductor.selection import Selection, select
 from conductor.settings import MAX_COST_WEIGHT, CostWeights, Key, RequestLimits
 from conductor.workers.pool import Pool
@@ -72,6 +73,8 @@ class Judged:
     cost_weight: float
     fixed: Label = LOWEST
     """What the request was labelled before any detector: see `workflow.Workflow`."""
+    found: Label = LOWEST
+    """What it would be labelled without `known_again`."""
     declared: Label | None = None
     veiled: tuple[Worker, ...] = ()
     """Who may see no more of it than what the step `redact` makes of it."""
@@ -180,13 +183,13 @@ class Intake:
         base = (site.key(key.id) or key).default_label or policy.default_label
         weight = self._weight(key, selection, cost_weight)
         scan = await self._scanner.scan(request.body, raw, policy.profile)
-        label = classify(policy, scan, base, caller=key.id, declared=stated)
-        again = await self._memory.label_of(request, policy.lattice)
+        fixed = join_all([base, stated or base, stated_by(scan, policy)])
+        label = found = classify(policy, scan, base, caller=key.id, declared=stated)
+        again = await self._memory.known(request, policy.lattice)
         if again is not None:
-            label = label.join(again)
+            label, fixed = label.join(again.label), fixed.join(again.stated)
         workers = [worker for worker in site.workers if selection.includes(worker)]
         verdicts = decide_all(policy, label, workers)
-        fixed = base if stated is None else base.join(stated)
         judged = Judged(
             policy,
             selection,
@@ -196,6 +199,7 @@ class Intake:
             _permitted(workers, verdicts),
             weight,
             fixed=fixed,
+            found=found,
             declared=stated,
             known_again=again is not None,
         )
@@ -260,7 +264,8 @@ class Intake:
         except PlanError:
             raise UpstreamFailed("No plan could be made for this request.") from None
         pool = None if asked.flow is None else PlanPool.of(asked)
-        resting = tuple(w for w in candidates if w not in reached)
+        # Only who may see everything: what the plan tells others was counted without these.
+        resting = tuple(w for w in candidates if w not in reached and w in judged.permitted)
         last = range(len(reached), len(reached) + len(resting))
         return Drafted(
             reached + resting,

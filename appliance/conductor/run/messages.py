@@ -7,14 +7,20 @@ message that holds the earlier answers it may see, and then its instruction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 from conductor.chat.messages import text_of
 from conductor.core import Body
 
 DEFAULT_INSTRUCTION = "Answer the request above."
+
+Place = tuple[Any, ...]
+"""Where a text stands in an answer: names and numbers."""
+
+_NO_TEXTS = frozenset({"role", "id", "type", "index", "tool_call_id"})
 
 _SEAM = 512
 """Characters on either side of a seam."""
@@ -39,12 +45,11 @@ def step_messages(
     return [*base, {"role": "user", "content": _brief(shown, subtask)}]
 
 
-def conversation(messages: Sequence[Body]) -> str:
-    """The client's messages as one text: the question alone when there is nothing else."""
-    said = [(message.get("role", ""), text_of(message)) for message in messages]
-    if len(said) == 1:
-        return said[0][1]
-    return "\n\n".join(f"{role}: {text}" for role, text in said if text)
+def conversation(messages: Sequence[Body]) -> list[tuple[str, str]]:
+    """The client's messages as texts, each with what tells who said it: nothing, when there is
+    only one."""
+    said = [(f"{message.get('role', '')}: ", text_of(message)) for message in messages]
+    return [("", said[0][1])] if len(said) == 1 else [one for one in said if one[1]]
 
 
 def seams(texts: Sequence[str]) -> list[str]:
@@ -67,6 +72,28 @@ def _brief(shown: Sequence[Shown], subtask: str) -> str:
 def _result(item: Shown) -> str:
     task = f" (its task: {item.subtask})" if item.subtask else ""
     return f"Result of step {item.step + 1}{task}:\n{item.answer}"
+
+
+def answer_texts(said: Any, place: Place = ()) -> Iterator[tuple[Place, str]]:
+    """All that a message or a delta says, reasoning and the arguments of calls included, each text
+    with a name that it has in every delta."""
+    if isinstance(said, str):
+        yield place, said
+    elif isinstance(said, dict):
+        for name, value in said.items():
+            if name not in _NO_TEXTS:
+                yield from answer_texts(value, (*place, name))
+    elif isinstance(said, list):
+        for number, item in enumerate(said):
+            at = item.get("index", number) if isinstance(item, dict) else number
+            yield from answer_texts(item, (*place, at))
+
+
+def body_texts(body: Body) -> Iterator[str]:
+    """All that a plain answer says, in all its choices."""
+    for choice in body.get("choices") or ():
+        for _, text in answer_texts(choice.get("message")):
+            yield text
 
 
 def answer_text(body: Body) -> str:

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import orjson
 
 from conductor.core import Body, Obligation, Verdict, Worker
-from conductor.declassify.approvals import ApprovalBook
+from conductor.declassify.approvals import ApprovalBook, Matter, keys_of
 from conductor.errors import ApprovalRequired, PolicyBlocked
 from conductor.flow.standing import Standing
 from conductor.policy.decide import decide
 from conductor.policy.document import Policy
+from conductor.run.aside import aside
 from conductor.run.register import Change
 from conductor.run.rewriting import Rewriter
 from conductor.run.workflow import Workflow
 
-_TOOL_FIELDS = ("tools", "functions")
+_TOOL_FIELDS = ("tools", "functions", "web_search_options")
 
 
 class Unmet(Exception):
@@ -102,48 +103,53 @@ class Duties:
         self, ask: Asking, worker: Worker, carried: Carried, obligation: Obligation
     ) -> None:
         if obligation.kind == "no_tools":
-            _without_tools(carried)
+            await _without_tools(carried)
         elif obligation.kind == "zero_retention":
             # Said by the destination's facts, which the security officer wrote: nothing in a
             # request can make a vendor keep less.
             if worker.destination.facts.get("zero_retention") is not True:
                 raise Unmet(carried.verdict, "retention")
         elif obligation.kind == "approve":
-            self._approved(ask, worker, carried, obligation)
+            await self._approved(ask, worker, carried, obligation)
         else:
             await self._rewritten(ask, carried, obligation)
 
     async def _rewritten(self, ask: Asking, carried: Carried, obligation: Obligation) -> None:
         declassifier = ask.policy.declassifiers[obligation.by]
-        tree: Body = orjson.loads(carried.body)
+        size = len(carried.body)
+        tree: Body = await aside(size, orjson.loads, carried.body)
         ours = {
             name: tree.pop(name) for name in ("model", "stream", "stream_options") if name in tree
         }
         rewritten = await self._rewriter.rewrite(
-            tree, carried.standing, declassifier, ask.policy, ask.workflow
+            tree, size, carried.standing, declassifier, ask.policy, ask.workflow
         )
         if not rewritten.left.clean:
             raise Unmet(carried.verdict, "residue")
-        body = orjson.dumps({**rewritten.value, **ours}, option=orjson.OPT_SORT_KEYS)
-        self._note(ask, carried, obligation, rewritten.standing, body, rewritten.cut)
+        whole = {**rewritten.value, **ours}
+        body = await aside(size, orjson.dumps, whole, option=orjson.OPT_SORT_KEYS)
+        await self._note(ask, carried, obligation, rewritten.standing, body, rewritten.cut)
 
-    def _approved(
+    async def _approved(
         self, ask: Asking, worker: Worker, carried: Carried, obligation: Obligation
     ) -> None:
         declassifier = ask.policy.declassifiers[obligation.by]
         label = ask.policy.lattice.show(carried.standing.label)
-        matter = (declassifier.id, carried.body, label, worker.destination.id)
-        approver = self._approvals.take(*matter)
+        body, to = carried.body, worker.destination.id
+        matter = await aside(len(body), Matter.of, declassifier.id, body, label, to)
+        # Whoever approved may have been struck off since, or have another key.
+        keys = keys_of(ask.policy.approvers, declassifier.approvers)
+        approver = self._approvals.take(matter, keys)
         if approver is None:
-            waiting = self._approvals.ask(*matter, declassifier.expires_s)
+            waiting = self._approvals.ask(matter, body, declassifier.expires_s)
             raise Unmet(carried.verdict, "approval", waiting.request)
         after = carried.standing.lowered(
             declassifier.removes.from_label(carried.standing.label), obligation
         )
-        self._note(ask, carried, obligation, after, carried.body, 0, approver)
+        await self._note(ask, carried, obligation, after, carried.body, 0, approver)
 
     @staticmethod
-    def _note(
+    async def _note(
         ask: Asking,
         carried: Carried,
         obligation: Obligation,
@@ -159,8 +165,8 @@ class Duties:
                 kind=obligation.kind,
                 label_before=show(carried.standing.label),
                 label_after=show(after.label),
-                input=ask.workflow.digest(carried.body),
-                output=ask.workflow.digest(body),
+                input=await aside(len(carried.body), ask.workflow.digest, carried.body),
+                output=await aside(len(body), ask.workflow.digest, body),
                 places=places,
                 approver=approver,
             )
@@ -168,9 +174,9 @@ class Duties:
         carried.body, carried.standing = body, after
 
 
-def _without_tools(carried: Carried) -> None:
+async def _without_tools(carried: Carried) -> None:
     """Tools change what a model may do; dropping them in silence would change what was asked."""
-    tree: dict[str, Any] = orjson.loads(carried.body)
+    tree: Body = await aside(len(carried.body), orjson.loads, carried.body)
     if any(tree.get(name) for name in _TOOL_FIELDS):
         raise Unmet(carried.verdict, "tools")
 

@@ -15,6 +15,7 @@ from conductor.egress.client import EgressLink
 from conductor.egress.permit import Permit, boottime_ns, digest, mint
 from conductor.labels import Label
 from conductor.policy.document import Policy
+from conductor.run.aside import aside
 
 
 class PermitDesk:
@@ -34,7 +35,7 @@ class PermitDesk:
         """
         permit = Permit(
             id=secrets.token_hex(16),
-            body_sha256=digest(body),
+            body_sha256=await aside(len(body), digest, body),
             worker=worker.id,
             destination=worker.destination.id,
             label=policy.lattice.show(label),

@@ -9,6 +9,7 @@ something is left over, the result keeps its label, and whoever may not see it d
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from conductor.core import Obligation
@@ -17,6 +18,7 @@ from conductor.errors import InternalError
 from conductor.flow.standing import Standing
 from conductor.policy.declassifiers import Declassifier
 from conductor.policy.document import Policy
+from conductor.run.aside import aside
 from conductor.run.register import Change, Of, Register
 from conductor.run.rewriting import Rewriter
 from conductor.run.workflow import Workflow
@@ -24,10 +26,26 @@ from conductor.run.workflow import Workflow
 
 @dataclass(frozen=True)
 class Source:
-    """What a redaction is made of. `said_here`: it is the one answer of a local worker."""
+    """What a redaction is made of: texts as they are, so that they are read as their reader would,
+    each with what is put before it afterwards. `said_here`: it is the one answer of a local worker.
+    """
 
-    texts: tuple[str, ...]
+    parts: tuple[tuple[str, str], ...]
     said_here: bool = False
+
+    @property
+    def texts(self) -> list[str]:
+        return [text for _, text in self.parts]
+
+    def joined(self, texts: Iterable[str]) -> str:
+        """One text of these, each after its head."""
+        heads = (head for head, _ in self.parts)
+        return "\n\n".join(head + text for head, text in zip(heads, texts, strict=True))
+
+    @property
+    def size(self) -> int:
+        """In characters."""
+        return sum(map(len, self.texts))
 
 
 class Redaction:
@@ -56,8 +74,8 @@ class Redaction:
                 kind=by.kind,
                 label_before=show(standing.label),
                 label_after=show(after.label),
-                input=workflow.digest("\0".join(source.texts).encode()),
-                output=workflow.digest(text.encode()),
+                input=await aside(source.size, workflow.digest, "\0".join(source.texts).encode()),
+                output=await aside(len(text), workflow.digest, text.encode()),
                 places=places,
             )
             await self._register.declassified(of, change)
@@ -69,10 +87,12 @@ class Redaction:
         by = rewriter_of(policy)
         if by is None:
             raise InternalError("The plan asks for a step that this appliance cannot run.")
-        rewritten = await self._rewriter.rewrite(list(source.texts), standing, by, policy, workflow)
+        rewritten = await self._rewriter.rewrite(
+            source.texts, source.size, standing, by, policy, workflow
+        )
         if not rewritten.left.clean:
             self._register.left_over(by.kind)
-        return "\n\n".join(rewritten.value), rewritten.standing, by, rewritten.cut
+        return source.joined(rewritten.value), rewritten.standing, by, rewritten.cut
 
 
 def rewriter_of(policy: Policy) -> Declassifier | None:
@@ -90,8 +110,11 @@ def _revealed(
     for one in policy.declassifiers.values():
         if one.kind != "constrained" or not one.steps or one.domain is None:
             continue
+        # Paid for before it is read: that the answer was none of these tells something, too.
+        if not workflow.reveals.spend(constrained.bits(one.domain)):
+            continue
         answer = constrained.read(one.domain, source.texts[0])
-        if answer is not None and workflow.reveals.spend(constrained.bits(one.domain)):
+        if answer is not None:
             label = one.removes.from_label(standing.label)
             return answer, standing.lowered(label, Obligation("redact", one.id)), one
     return None

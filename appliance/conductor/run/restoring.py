@@ -11,16 +11,20 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from conductor.core import Body
 from conductor.declassify.stream import Restorer, restore_body
 from conductor.labels import Label
+from conductor.run.aside import aside
 from conductor.run.job import Job
+from conductor.run.messages import answer_text
 from conductor.run.workflow import towards
 
 
-def restored(job: Job, body: Body, label: Label) -> Body:
+async def restored(job: Job, body: Body, label: Label) -> Body:
     """A plain answer for a sink that everything up to `label` is meant for."""
     if not job.workflow.masked:
         return body
-    pseudonyms = job.workflow.pseudonyms
-    return restore_body(body, pseudonyms, towards(label), json_content=_json(job))
+    pseudonyms, size = job.workflow.pseudonyms, len(answer_text(body))
+    return await aside(
+        size, restore_body, body, pseudonyms, towards(label), json_content=_json(job)
+    )
 
 
 async def restored_chunks(

@@ -7,11 +7,15 @@ not be read, before or after, means that the label stays as it was.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from conductor.core import Obligation, ObligationKind, Scan
 from conductor.declassify.leaftexts import leaves, replaced
+from conductor.declassify.pseudonyms import Pseudonyms
 from conductor.declassify.redact import redact_all
 from conductor.declassify.residue import Residue, residue
 from conductor.detect.scan import Scanner
@@ -20,7 +24,8 @@ from conductor.labels import LOWEST, Label
 from conductor.policy.decide import classify
 from conductor.policy.declassifiers import Declassifier
 from conductor.policy.document import Policy
-from conductor.run.workflow import Workflow
+from conductor.run.aside import aside
+from conductor.run.workflow import Workflow, part_of
 
 _CARRIED_OUT: dict[str, ObligationKind] = {"redact": "redact", "pseudonymise": "pseudonymise"}
 
@@ -45,28 +50,37 @@ class Rewriter:
     async def rewrite(
         self,
         value: Any,
+        size: int,
         standing: Standing,
         declassifier: Declassifier,
         policy: Policy,
         workflow: Workflow,
     ) -> Rewritten:
-        """`value` rewritten; `Rewritten.standing` is lowered only when nothing was left over."""
-        texts = leaves(value)
+        """`value`, JSON of `size` bytes, rewritten; `Rewritten.standing` is lowered only when
+        nothing was left over."""
+        texts = await aside(size, leaves, value)
         spans = await self._scanner.spans(texts, declassifier.types, policy.profile)
-        pseudonyms = workflow.pseudonyms
         if declassifier.kind == "pseudonymise":
-            new = pseudonyms.mask_all(texts, spans.per_text, standing.label)
+            async with workflow.masking:
+                mask_all = workflow.pseudonyms.mask_all
+                new = await aside(size, mask_all, texts, spans.per_text, standing.label)
         else:
-            new = redact_all(texts, spans.per_text)
-        rewritten = replaced(value, new)
-        # Our own tokens say nothing, and some detectors take them for names.
-        plain = replaced(value, [pseudonyms.as_redacted(text) for text in new])
-        scan = await self._scanner.scan(plain, None, policy.profile)
+            new = await aside(size, redact_all, texts, spans.per_text)
+        rewritten = await aside(size, replaced, value, new)
+        plain, encoded = await aside(size, _bare, value, new, workflow.pseudonyms)
+        scan = await self._scanner.scan(plain, encoded, policy.profile)
         left = residue(scan, declassifier.types, whole=spans.complete and not spans.hidden)
         after = standing
         if left.clean:
             after = _lowered(standing, declassifier, policy, workflow.fixed, scan)
         return Rewritten(rewritten, after, left, sum(map(len, spans.per_text)))
+
+
+def _bare(value: Any, texts: Sequence[str], pseudonyms: Pseudonyms) -> tuple[Any, bytes]:
+    """The value with these texts as detectors are to see it, and as JSON: our own tokens say
+    nothing, and some detectors take them for names."""
+    plain = replaced(value, [pseudonyms.as_redacted(text) for text in texts])
+    return plain, orjson.dumps(plain)
 
 
 def lowered_by(
@@ -76,9 +90,7 @@ def lowered_by(
     the label of what detectors still find: other kinds of data than it takes out."""
     label = declassifier.removes.from_label(standing.label).join(found)
     # Joined only as far as the data had it: lowering never raises.
-    kept = Label(
-        min(fixed.level, standing.label.level), fixed.compartments & standing.label.compartments
-    )
+    kept = part_of(fixed, standing.label)
     done = Obligation(_CARRIED_OUT[declassifier.kind], declassifier.id)
     return standing.lowered(label.join(kept), done)
 

@@ -23,6 +23,7 @@ from conductor.run.executor import Executor
 from conductor.run.facts import count_plan, plan_facts, verdict_facts
 from conductor.run.intake import Before, Drafted, Intake, Judged, Told
 from conductor.run.job import Answer, Round, Run
+from conductor.run.recording import post
 
 LAST_WORD_S = 1.0
 """Time put aside at the end of a request, for giving the answer that stands."""
@@ -85,15 +86,18 @@ class Rounds:
     def _record(self, run: Run, again: Judged, drafted: Drafted) -> asyncio.Future[None]:
         policy = run.job.policy
         show = policy.lattice.show
-        return self._audit.post(
+        heard = [
+            {"step": step, "worker": artifact.worker, "label": show(artifact.label)}
+            for step, artifact in sorted(run.artifacts.items())
+        ]
+        return post(
+            self._audit,
             "round",
+            {"heard": heard, "verdicts": verdict_facts(again.verdicts)},
             request_id=run.job.request_id,
             decision_id=run.job.decision_id,
             round=len(run.rounds),
             label=show(again.label),
-            heard=[{"step": step, "worker": artifact.worker, "label": show(artifact.label)}
-                   for step, artifact in sorted(run.artifacts.items())],
-            verdicts=verdict_facts(again.verdicts),
             policy_revision=policy.revision,
             **plan_facts(drafted),
         )  # fmt: skip

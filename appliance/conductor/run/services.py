@@ -86,11 +86,7 @@ class Services:
             "ready": not reasons,
             "reasons": reasons,
             "mode": self.site.appliance.mode,
-            "policy": {
-                "revision": self.site.policy.revision,
-                "sha256": self.site.policy.sha256,
-                "degraded": self.desk.degraded or None,
-            },
+            "policy": self.desk.summary(),
             "planner": self.planner.state,
             "workers": workers,
             "keys": [
@@ -172,6 +168,7 @@ async def services(site: Site, degraded: str = "") -> AsyncIterator[Services]:
         async def swap(changed: Site) -> None:
             metrics.admit(*_words(changed))
             active.swap(changed)
+            metrics.policy_in_force(changed.policy.revision)
 
         desk = Desk(
             active=active,
@@ -181,7 +178,9 @@ async def services(site: Site, degraded: str = "") -> AsyncIterator[Services]:
             check=ask,
             swap=swap,
             degraded=degraded,
+            refused=metrics.policy_refused,
         )
+        metrics.policy_in_force(site.policy.revision)
         if store.held().condition == "empty":
             await desk.begin(site)
         parts = _Parts(active, desk, metrics, audit, ledger, scanner, pool, caller, planner, link)

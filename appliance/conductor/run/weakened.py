@@ -20,7 +20,7 @@ def _names(site: Site) -> Iterator[str]:
     policy, appliance = site.policy, site.appliance
     if not policy.guardrail_approvals:
         yield "guardrails-change-without-approval"
-    if not policy.guardrails:
+    if not any(rule.mode == "enforce" for rule in policy.guardrails):
         yield "no-guardrails"
     if not policy.profile.names:
         yield "names-not-sought"

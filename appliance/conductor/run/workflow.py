@@ -4,6 +4,7 @@ pseudonyms, and how much it may still tell workers that are not cleared for its 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import secrets
 from dataclasses import dataclass, field
@@ -16,13 +17,17 @@ from conductor.policy.document import Policy
 
 @dataclass
 class Workflow:
-    """`fixed` is what the request was labelled by itself, before any detector: its key's or the
-    site's default, and what its caller declared. No program lowers a label below it, because no
-    program knows what somebody else meant by it."""
+    """`fixed` is what somebody has said of the request, beside what detectors know by its looks:
+    its key's or the site's default, what its caller declared, the markings in it and in its answers
+    (`wholetexts.py`), and what was so stated of texts that it repeats. No program lowers a label
+    below it, because no program knows what somebody else meant by it; only a person does, and an
+    answer of a few bits, which are counted."""
 
     fixed: Label
     reveals: LeakBudget
     pseudonyms: Pseudonyms = field(default_factory=Pseudonyms)
+    masking: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
+    """Held while pseudonyms are given out, which may be in a thread: steps run side by side."""
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
 
     @classmethod
@@ -37,13 +42,22 @@ class Workflow:
 
     def digest(self, data: bytes) -> str:
         """A name for some data in records (BLAKE2b, RFC 7693), keyed so that nobody can try texts
-        out on it: it tells within the workflow what is the same, and later nothing."""
+        out on it: it tells within the workflow what is the same, and later nothing. Raises
+        `ValueError` after `end`."""
+        if not self.key:
+            raise ValueError("this workflow has ended: it names nothing any more")
         return hashlib.blake2b(data, key=self.key, digest_size=16).hexdigest()
 
     def end(self) -> None:
         """Forget the values, and what the names in the records stood for."""
         self.pseudonyms.wipe()
         self.key = b""
+
+
+def part_of(stated: Label, label: Label) -> Label:
+    """What of `stated` data that is now labelled `label` has: more of it was never meant, or has
+    been lowered by somebody who may."""
+    return Label(min(stated.level, label.level), stated.compartments & label.compartments)
 
 
 def towards(label: Label) -> Clearance:
