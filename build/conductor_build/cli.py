@@ -12,6 +12,7 @@ from conductor_build.bundle_cli import bundle
 from conductor_build.crossvalidate_cli import crossvalidate
 from conductor_build.evaluate_cli import evaluate
 from conductor_build.outcomes_cli import outcomes
+from conductor_build.probe_cli import probe
 from conductor_build.train_cli import train
 
 
@@ -25,6 +26,7 @@ def conductor_build() -> None:
 
 
 conductor_build.add_command(outcomes)
+conductor_build.add_command(probe)
 conductor_build.add_command(bundle)
 conductor_build.add_command(evaluate)
 conductor_build.add_command(crossvalidate)

@@ -1,7 +1,5 @@
-"""What a redaction may not lower: halves that meet in the question, and what a document says of itself.
-
-Fails until `run/executor.py` gives `redact` each message as a text of its own (roles only afterwards),
-and until what was found of other types than a declassifier takes out (a marking) stays through a step.
+"""What a redaction may not lower: halves that meet in the question, and what a document says of
+itself, also once somebody has retold it without its banner.
 """
 
 from __future__ import annotations

@@ -175,7 +175,11 @@ async def test_a_retry_at_the_same_worker_asks_policy_again(tmp_path: Path, rule
     gate.set()
     with pytest.raises(PolicyBlocked, match="changed"):
         await running
-    assert box.caller.workers == ["a"] and rules.asked == ["a", "a", "a"]  # to list it, for its bytes, and again
+    assert box.caller.workers == ["a"] and rules.asked == [
+        "a",
+        "a",
+        "a",
+    ]  # to list it, for its bytes, and again
 
 
 async def test_the_worker_that_is_left_after_a_change_gets_its_second_try(

@@ -1,4 +1,4 @@
-"""The kept policy is damaged: nothing remote is reached until a new one is applied, and then it is."""
+"""The kept policy is damaged: nothing remote is reached until a new one is applied."""
 
 from __future__ import annotations
 

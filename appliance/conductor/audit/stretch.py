@@ -19,7 +19,7 @@ import orjson
 from conductor.audit.record import MAX_RECORD_BYTES, hash_line
 from conductor.audit.segments import latest_note, segments
 from conductor.audit.verify import Report, verify
-from conductor.audit.whole import Parts
+from conductor.audit.whole import Parts, Torn
 from conductor.errors import AuditError
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from conductor.audit.checkpoint import Note
 
-_MOST_TORN = 10_000
-"""Requests that are remembered for a record of which parts are missing."""
 FIRST_TS = "0000-01-01T00:00:00.000Z"
 LAST_TS = "9999-12-31T23:59:59.999Z"
 
@@ -123,6 +121,7 @@ class Stretch:
         self._directory = directory
         self.proof: Report = verify(directory, trust.head, trust=trust.key, anchors=trust.anchors)
         self.since, self.until = since, until
+        self._torn = Torn()
         self._seen = _Seen(frozenset({since or FIRST_TS, until or LAST_TS}))
 
     def entries(self) -> Iterator[Entry]:
@@ -137,7 +136,7 @@ class Stretch:
             inside = since <= record["ts"] < until
             whole = parts.take(record)
             self._seen.note(record, line, inside=inside)
-            self._seen.note_torn(record, inside=inside, torn=whole.torn)
+            self._torn.note(record, inside=inside, torn=whole.torn)
             yield Entry(whole.record, line, inside)
         if self.proof.records and hash_line(line) != self.proof.head:
             raise AuditError(
@@ -192,8 +191,8 @@ class Stretch:
             yield Gap("ends_early", f"the log ends at {proof.last_ts or '-'}")
         if seen.lost:
             yield Gap("lost", f"{seen.lost} records could not be written; their requests failed")
-        if seen.torn_inside:
-            yield Gap("torn", f"of {seen.torn_inside} records some parts (event more) are missing")
+        if self._torn.inside:
+            yield Gap("torn", f"of {self._torn.inside} records some parts (event more) are missing")
         if seen.unclear_bounds:
             bounds = " and ".join(sorted(seen.unclear_bounds))
             yield Gap("clock", f"the clock was set back over {bounds}: which side is not certain")
@@ -228,9 +227,6 @@ class _Seen:
         self.lost = 0
         self.unclean_ends = 0
         self.unclear_bounds: set[str] = set()
-        self.torn_inside = 0
-        """Records of which parts are missing, here or earlier of a request that went on here."""
-        self._torn: dict[str, None] = {}
         self._bounds = bounds
         self._latest = FIRST_TS
         self._running = False
@@ -246,17 +242,6 @@ class _Seen:
             self._running = True
         elif event == "stop":
             self._running = False
-
-    def note_torn(self, record: dict[str, Any], *, inside: bool, torn: bool) -> None:
-        """What is missing before the stretch is missing from what it would explain inside."""
-        request = str(record.get("decision_id"))
-        if inside and (torn or request in self._torn):
-            self.torn_inside += 1
-            self._torn.pop(request, None)
-        elif torn:
-            self._torn[request] = None
-            if len(self._torn) > _MOST_TORN:
-                self._torn.pop(next(iter(self._torn)))
 
     def _clock(self, ts: str) -> None:
         """A clock that ran back over a bound of the stretch leaves unclear what lay on which side

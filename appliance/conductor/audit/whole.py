@@ -19,6 +19,9 @@ MAX_PARTS = 4096
 """Parts whose record is still to come. They stand right ahead of it, and one record has a few
 hundred for the largest pools; the rest are left over from crashes."""
 
+MAX_TORN = 10_000
+"""Requests that are remembered for a torn record."""
+
 _OF_A_PART = frozenset({"seq", "ts", "event", "prev", "mac", "mono_ns", "boot_id", "request_id",
                         "decision_id", "of"})  # fmt: skip
 _Fields = dict[str, Any]
@@ -62,6 +65,26 @@ class Parts:
         if self._count > MAX_PARTS:
             oldest = next(iter(self._waiting))
             self._count -= len(self._waiting.pop(oldest))
+
+
+class Torn:
+    """Counts what is missing from a stretch of the log."""
+
+    def __init__(self) -> None:
+        self.inside = 0
+        """Torn records of the stretch, and requests that one explains which stands before it."""
+        self._before: dict[str, None] = {}
+
+    def note(self, record: _Fields, *, inside: bool, torn: bool) -> None:
+        """Follow the log. `inside`: the record belongs to the stretch."""
+        request = str(record.get("decision_id"))
+        if inside and (torn or request in self._before):
+            self.inside += 1
+            self._before.pop(request, None)
+        elif torn:
+            self._before[request] = None
+            if len(self._before) > MAX_TORN:
+                self._before.pop(next(iter(self._before)))
 
 
 def _ids(record: _Fields, event: Any) -> _Ids:
