@@ -73,7 +73,6 @@ def test_a_sample_of_all_tokens_meets_the_oracle(pool: PlanPool) -> None:
 
 def test_the_automaton_and_llguidance_allow_the_same_tokens() -> None:
     """Where the text is forced, llguidance allows only its own spelling of it."""
-    pytest.importorskip("llguidance")
     _, vocabulary = compiled()
     engine = Guidance(regex(3, 3), vocabulary, source().eos)
 
