@@ -44,7 +44,7 @@ async def test_nothing_is_open_to_others_even_under_an_open_umask() -> None:
             (root / "s").chmod(0o755)
             assert set(open_to_others(root)) <= PUBLIC
             sockets = [path for path in root.rglob("*") if path.is_socket()]
-            assert [stat.S_IMODE(path.stat().st_mode) for path in sockets] == [0o600]
+            assert {stat.S_IMODE(path.stat().st_mode) for path in sockets} == {0o600} and sockets
     finally:
         os.umask(before)
 

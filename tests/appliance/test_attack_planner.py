@@ -10,7 +10,7 @@ import pytest
 from support.appliance import IBAN, REMOTE, Box, appliance
 from support.configs import Tree, remote_worker
 from support.leaks import GOOD, Untouched, traces
-from support.planner import FakePlanner, http
+from support.planner import FakePlanner, as_new, http
 from support.wire import CHAT, chat
 
 ENCODED = base64.b64encode(f"pay {IBAN} now".encode()).decode()
@@ -28,6 +28,7 @@ def only_remote() -> list[Tree]:
 async def asked(box: Box, reply: bytes) -> tuple[int, str]:
     """A harmless question, planned by `reply`: its status, and who planned."""
     async with FakePlanner(reply).serving(box.site.appliance.paths.planner_socket):
+        as_new(box.server.parts.planner)
         answer = await box.http().post(CHAT, json=chat())
         return answer.status_code, answer.headers["x-conductor-engine"]
 

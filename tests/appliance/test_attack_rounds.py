@@ -29,7 +29,7 @@ from conductor.errors import AuditError
 from conductor.plan.agreement import clusters
 from conductor.plan.conclusion import READ_CHARS, ends
 from conductor.plan.language import parse
-from conductor.planner.client import PlannerClient, PlannerState
+from conductor.planner.client import PlannerClient
 from conductor.planner.default import DefaultEngine
 from conductor.planner.engine import Planned
 from conductor.planner.server import serving
@@ -40,7 +40,7 @@ from support.configs import local_worker
 from support.leaks import audit_bytes, logged, public_bytes, traces
 from support.leaving import RawClient, records, worker_status
 from support.places import SECRETS
-from support.planner import FakePlanner, http, until_ready
+from support.planner import FakePlanner, as_new, http, until_ready
 from support.processes import Api, command, environment, free_port, site_of
 from support.rounds import FINAL, LOOK, ROOM, Scripted, Voice, ask, talking
 from support.soon import SOON_S, until
@@ -286,7 +286,7 @@ async def planned_by(box: Box, engine: Scripted | FakePlanner) -> AsyncIterator[
     socket = box.site.appliance.paths.planner_socket
     server = engine.serving(socket) if isinstance(engine, FakePlanner) else serving(socket, engine)
     async with server:
-        await until(lambda: box.server.parts.planner.state in (PlannerState.UP, PlannerState.TRIAL))
+        as_new(box.server.parts.planner)
         yield
 
 

@@ -268,7 +268,7 @@ async def test_a_hang_up_does_not_end_serve(world: World) -> None:
     os.kill(pid, signal.SIGHUP)
     assert (await world.api.ask("local-a")).status_code == 200
     assert world.up.pid("serve") == pid
-    assert "reload_not_supported" in world.up.log.read_text()
+    assert "no_reload" in world.up.log.read_text()
 
 
 # -- a full disk ------------------------------------------------------------------------------
@@ -317,4 +317,5 @@ def test_it_stops_on_request_with_exit_code_0_and_leaves_no_process(site: Site) 
     assert site.up.end() == 0
     assert dead(family, 0.0)
     assert_chain_holds(site.directory)
-    assert audit_records(site.directory)[-1]["event"] == "stop"
+    # Signed to its very end.
+    assert [one["event"] for one in audit_records(site.directory)[-2:]] == ["stop", "checkpoint"]

@@ -35,6 +35,7 @@ from conductor_build.outcomes import Table, load
 from conductor_build.pocket.conductor import Card, Playing, deck_of
 from conductor_build.pocket.decoder import Decoder
 from conductor_build.pocket.export import export
+from conductor_build.pocket.state import State
 from conductor_build.report import write
 from support import pocket
 from support.judging import TASKS, FakeReader, bundle, folder, outcomes, vectors_of
@@ -310,7 +311,9 @@ def some_cards(table: Table) -> dict[str, Card]:
     }
 
 
-def test_the_exported_network_plays_as_training_played_it() -> None:
+def test_the_exported_network_plays_as_training_played_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Training asks one after the other; how the two differ is tested below.
+    monkeypatch.setattr(Playing, "_partners", none_beside)
     rounds: set[int] = set()
     for seed in range(4):
         table = outcomes(150, seed=seed, workers=6)
@@ -332,6 +335,28 @@ def test_the_exported_network_plays_as_training_played_it() -> None:
         assert plays.cost == pytest.approx(episodes.cost(), rel=1e-5)
         rounds |= set(episodes.rounds().tolist())
     assert len(rounds) > 1  # they are not all of one kind
+
+
+def test_those_asked_side_by_side_are_those_who_would_be_asked_anyway(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = outcomes(150, seed=2, workers=6)
+    playing = played(table, some_cards(table), 2)
+    deck, rows = deck_of(table, playing.vectors, playing.cards), torch.arange(150)
+    beside = playing._played(deck, rows)
+    monkeypatch.setattr(Playing, "_partners", none_beside)
+    after = playing._played(deck, rows)
+    firsts = [plans[0].calls for plans in beside.plans]
+    assert 2 in firsts and all(plans[0].calls == 1 for plans in after.plans)
+    for place, (plans, one_by_one) in enumerate(zip(beside.plans, after.plans, strict=True)):
+        pair = [step.worker for step in plans[0].steps]
+        # These two would have been asked anyway, in that order, where the first one says something.
+        if len(pair) == 2 and deck.answer[place, pair[0]] >= 0:
+            assert pair == [step.worker for plan in one_by_one[:2] for step in plan.steps]
+
+
+def none_beside(self: Playing, state: State, choice: torch.Tensor) -> torch.Tensor:
+    return torch.full_like(choice, -1)
 
 
 def test_what_keeping_an_answer_is_worth_does_not_hang_on_the_order_of_the_pool() -> None:

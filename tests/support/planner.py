@@ -17,6 +17,7 @@ import aiohttp
 
 from conductor.core import PlanRequest
 from conductor.plan.language import parse
+from conductor.planner.client import PlannerClient, PlannerState
 from conductor.planner.engine import Insight, Planned
 from conductor.process.unixsocket import listening
 from support.soon import SOON_S
@@ -32,6 +33,11 @@ own = bundle != pathlib.Path()
 settings = PlannerConfig(engine, bundle, (key,)) if own else PlannerConfig(engine)
 run_planner(pathlib.Path(socket), settings, models)
 """
+
+
+def as_new(client: PlannerClient) -> None:
+    """Have the client forget that nobody was there when it looked: the next question is asked."""
+    client._become(PlannerState.UNKNOWN)
 
 
 @contextmanager

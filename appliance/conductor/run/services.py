@@ -131,6 +131,7 @@ async def services(site: Site, degraded: str = "") -> AsyncIterator[Services]:
     async with AsyncExitStack() as stack:
         store = Store(paths.state)
         writer = stack.enter_context(store.writing())
+        keys.ensure(paths.audit_key, paths.audit)  # of a log that is not there yet, by a new key
         audit = AuditLog.open(
             paths.audit,
             max_batch=appliance.audit.max_batch,
