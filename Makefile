@@ -32,7 +32,7 @@ check: $(VENV)/.dev ## lint, types and import contracts, without tests
 
 test: check ## everything that must hold: check, then all tests
 	$(BIN)/conductor models pull $(MODELS)
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 bench: $(VENV)/.dev ## speed and memory, printed beside a direct call
 	PYTHONPATH=tests $(BIN)/python -m bench.run

@@ -24,6 +24,7 @@ from conductor.settings import (
 )
 from conductor.strictyaml.faults import Faults
 from conductor.strictyaml.source import read
+from support.appliance import short_directory
 from support.configs import KEY, local_worker, remote_worker, small_site, write_site
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -145,13 +146,15 @@ def test_left_out_parts_have_safe_defaults(tmp_path: Path) -> None:
 
 
 def test_relative_paths_start_at_the_root_and_the_root_where_one_stands(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    site = small_site(tmp_path, appliance={"paths": {"root": None, "audit": "/var/log/c"}})
-    assert site.appliance.paths.run == tmp_path / "r"
+    with short_directory() as here:
+        monkeypatch.chdir(here)
+        site = small_site(here, appliance={"paths": {"root": None, "audit": "/var/log/c"}})
+        monkeypatch.undo()
+    assert site.appliance.paths.run == here / "r"
     assert site.appliance.paths.audit == Path("/var/log/c")
-    assert site.appliance.keys[0].secret == SecretRef("file", str(tmp_path / "app.key"))
+    assert site.appliance.keys[0].secret == SecretRef("file", str(here / "app.key"))
 
 
 def test_in_a_deep_directory_sockets_are_named_from_where_the_appliance_is_started(

@@ -18,6 +18,7 @@ from conductor.core import (
 )
 from conductor.errors import ConfigError
 from conductor.labels import Clearance
+from support.appliance import short_directory
 from support.configs import local_worker, overridden, remote_worker, small_site
 
 Tree = dict[str, Any]
@@ -90,9 +91,10 @@ def test_a_unix_worker_stands_below_the_root_of_paths(tmp_path: Path) -> None:
     assert near.endpoint == UnixEndpoint(tmp_path / "vllm.sock", "/api/v2")
 
 
-def test_an_embedded_worker_has_its_socket_in_the_run_directory(tmp_path: Path) -> None:
-    worker = only(tmp_path, changed(EMBEDDED, threads=3))
-    assert worker.endpoint == UnixEndpoint(tmp_path / "r" / "worker-a.sock")
+def test_an_embedded_worker_has_its_socket_in_the_run_directory() -> None:
+    with short_directory() as here:
+        worker = only(here, changed(EMBEDDED, threads=3))
+    assert worker.endpoint == UnixEndpoint(here / "r" / "worker-a.sock")
     assert (worker.model, worker.embedded_model, worker.threads) == (*["smollm2-135m"] * 2, 3)
     assert not worker.remote
 
