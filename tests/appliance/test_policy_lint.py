@@ -233,3 +233,19 @@ def test_where_too_many_compartments_are_named_that_is_said() -> None:
         "rules": [deny("a", REMOTE, {"compartments_any": names})],
     }
     assert codes(changes) == [("too-many-labels", "a")]
+
+
+@pytest.mark.parametrize(
+    ("facts", "found"), [({"zero_retention": True}, []), ({}, ["retention-unsaid"])]
+)
+def test_zero_retention_is_asked_only_of_those_who_state_it(
+    facts: dict[str, Any], found: list[str]
+) -> None:
+    tree = policy_tree()
+    tree["destinations"]["frontier"].update(facts)
+    rule = allow("out", {"kind": "remote"}, {"level_at_most": "internal"})
+    changes = {
+        "destinations": tree["destinations"],
+        "rules": [{**rule, "obligations": ["zero_retention"]}],
+    }
+    assert [code for code, name in codes(changes) if name == "out"] == found

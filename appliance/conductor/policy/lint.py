@@ -7,6 +7,7 @@ of them; here is what a policy does not mean. An error refuses activation, a war
     no-clearance       an allow for data that no destination it speaks of is cleared for
     covered            a deny that others make needless, an allow that others do, or a deny stops
     never-approved     an allow that asks for pseudonyms and for approval of the exact bytes (error)
+    retention-unsaid   an allow that asks for zero retention of places none of which states it (error)
     obliges-local      an allow with obligations that also binds workers on this machine
     untested           a guardrail or rule that no test names (error)
     nobody-declares    a caller who may not declare labels (error)
@@ -69,6 +70,7 @@ def lint(
         *_unreachable(policy),
         *_binding_local(policy),
         *_never_approved(policy),
+        *_retention_unsaid(policy),
         *_untested(policy),
         *_old_shadows(policy, today),
         *_unused(policy),
@@ -132,6 +134,17 @@ def _never_approved(policy: Policy) -> Iterator[LintFinding]:
         if rule.mode != "off" and {"pseudonymise", "approve"} <= {o.kind for o in rule.obligations}:
             message = "pseudonyms are new in each request: what is approved never comes again"
             yield LintFinding(rule.position, "never-approved", message, "error")
+
+
+def _retention_unsaid(policy: Policy) -> Iterator[LintFinding]:
+    """The obligation is met by the destination's own fact alone: without it the allow is void."""
+    for rule in policy.rules:
+        if rule.mode == "off" or "zero_retention" not in {o.kind for o in rule.obligations}:
+            continue
+        places = [one for one in policy.destinations.values() if rule.to.holds(one) is not False]
+        if not any(place.facts.get("zero_retention") is True for place in places):
+            message = "no destination that it speaks of states zero_retention: true"
+            yield LintFinding(rule.position, "retention-unsaid", message, "error")
 
 
 def _untested(policy: Policy) -> Iterator[LintFinding]:
