@@ -7,7 +7,7 @@ of them; here is what a policy does not mean. An error refuses activation, a war
     no-clearance       an allow for data that no destination it speaks of is cleared for
     covered            a deny that others make needless, an allow that others do, or a deny stops
     never-approved     an allow that asks for pseudonyms and for approval of the exact bytes (error)
-    retention-unsaid   an allow that asks for zero retention of places none of which states it (error)
+    retention-unsaid   an allow that asks for zero retention where nobody states it (error)
     obliges-local      an allow with obligations that also binds workers on this machine
     untested           a guardrail or rule that no test names (error)
     nobody-declares    a caller who may not declare labels (error)
