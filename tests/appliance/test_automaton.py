@@ -44,7 +44,7 @@ def agree(walk: Walk, tree: Tree) -> frozenset[int]:
     return allowed - {EOS}
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None)
 @given(pools(), st.sampled_from(["bytes", "odd", "odd"]), st.randoms(use_true_random=False))
 def test_random_walks_meet_the_oracles_tokens_at_every_step(
     pool: PlanPool, kind: str, chance: random.Random
@@ -57,7 +57,7 @@ def test_random_walks_meet_the_oracles_tokens_at_every_step(
         walk.take(pick(chance, going_on, walk.vocabulary))
 
 
-@settings(max_examples=8, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 @given(pools(), st.randoms(use_true_random=False))
 def test_walks_end_in_plans_that_fit(pool: PlanPool, chance: random.Random) -> None:
     automaton = Automaton(TABLES["odd"], pool)
@@ -76,7 +76,7 @@ def test_walks_end_in_plans_that_fit(pool: PlanPool, chance: random.Random) -> N
     assert not any(automaton.allowed(state))
 
 
-@settings(max_examples=6, deadline=None, derandomize=True)
+@settings(max_examples=12, deadline=None)
 @given(fitting(), st.randoms(use_true_random=False))
 def test_every_spelling_of_a_plan_that_fits_can_be_written(
     case: tuple[Plan, PlanPool], chance: random.Random

@@ -8,6 +8,7 @@ object, so that a request works each of them out once, whatever led there.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -59,12 +60,7 @@ class Line:
     @cached_property
     def rows(self) -> dict[bytes, Row]:
         """By name, every worker that can do the step in some way."""
-        if self._past.steps == self._pool.max_steps:
-            return {}
-        workers = range(self._pool.workers) if self._may_call else ()
-        rows = [Row(worker, *self._past.sight.permitted(worker)) for worker in workers]
-        rows += [self._builtin(one) for one in sorted(self._pool.builtins)]
-        return {str(row.worker).encode(): row for row in rows if row.views}
+        return {str(row.worker).encode(): row for row in self._each_row()}
 
     @cached_property
     def beginnings(self) -> frozenset[bytes]:
@@ -96,6 +92,19 @@ class Line:
     def _may_call(self) -> bool:
         return self._pool.workers > 0 and self._past.calls < self._pool.max_calls
 
+    def _each_row(self) -> Iterator[Row]:
+        """One after the other, those last that are found by looking ahead."""
+        if self._past.steps == self._pool.max_steps:
+            return
+        for worker in range(self._pool.workers) if self._may_call else ():
+            row = Row(worker, *self._past.sight.permitted(worker))
+            if row.views:
+                yield row
+        for builtin in sorted(self._pool.builtins, reverse=True):
+            row = self._builtin(builtin)
+            if row.views:
+                yield row
+
     def _builtin(self, builtin: Builtin) -> Row:
         """`vote` needs a step to choose from; `redact` takes one text and leads to an answer."""
         permitted, _ = self._past.sight.permitted(builtin)
@@ -114,7 +123,8 @@ class Line:
         """Whether an answer can still be given, at once or after further redactions."""
         if Builtin.VOTE not in self._pool.builtins and not self._may_call:
             return False
-        return bool(self.rows)
+        # The first that can: to look ahead from all of them takes time by the power of the steps.
+        return next(self._each_row(), None) is not None
 
 
 def first_line(pool: PlanPool) -> Line:
