@@ -28,7 +28,7 @@ from conductor.errors import (
 )
 from conductor.flow.standing import Standing
 from conductor.policy import decide as deciding
-from conductor.run import attempts as room
+from conductor.run import audience
 from conductor.run.attempts import Ask
 from conductor.run.budget import Budget, estimate_tokens
 from conductor.run.workflow import Workflow
@@ -108,7 +108,7 @@ class Rules:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.denied: set[str] = set()
         self.asked: list[str] = []
-        monkeypatch.setattr(room, "decide", self)
+        monkeypatch.setattr(audience, "decide", self)
 
     def __call__(self, policy: Any, label: Any, worker: Any, **more: Any) -> Any:
         self.asked.append(worker.id)

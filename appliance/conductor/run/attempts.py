@@ -15,14 +15,14 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 
 from conductor.audit.log import AuditLog
-from conductor.core import Body, Call, Caller, Failure, Reply, Usage, Verdict, Worker
+from conductor.core import Body, Call, Caller, Failure, Reply, Usage, Worker
 from conductor.errors import PolicyBlocked, WorkerError
 from conductor.flow.standing import Standing
 from conductor.metrics import Metrics
-from conductor.policy.decide import decide
 from conductor.policy.document import Policy
 from conductor.run.answers import chained, until_content
 from conductor.run.aside import aside
+from conductor.run.audience import verdict_on
 from conductor.run.budget import BYTES_PER_TOKEN_HIGH, Allowance, Budget, estimate_tokens
 from conductor.run.failover import UNBILLED, Route, final_error
 from conductor.run.obligations import Carried, Duties, Unmet
@@ -162,7 +162,7 @@ class Attempts:
     def _permitted(self, ask: Ask, workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
         """Those that policy allows for what this step shows, now or once something is carried out;
         raises when there is none."""
-        verdicts = [(worker, self._verdict(ask, worker)) for worker in workers]
+        verdicts = [(worker, verdict_on(ask.policy, ask.standing, worker)) for worker in workers]
         for worker, verdict in verdicts:
             if not (verdict.allow or verdict.promise):
                 ask.tried.append(Tried(worker.id, DENIED, Usage(), 0.0, 0, begun=False))
@@ -180,17 +180,6 @@ class Attempts:
         """Whether a worker of that id is on this machine."""
         known = self.pool.by_id.get(worker)
         return known is not None and not known.remote
-
-    @staticmethod
-    def _verdict(ask: Ask, worker: Worker) -> Verdict:
-        standing = ask.standing
-        return decide(
-            ask.policy,
-            standing.label,
-            worker,
-            origin=standing.origin,
-            discharged=standing.discharged,
-        )
 
     async def _enter(self, stack: AsyncExitStack, ask: Ask, worker: Worker) -> Begun:
         unfit = self._unfit(ask, worker)
@@ -270,7 +259,7 @@ class Attempts:
         ask, worker = attempt.ask, attempt.worker
         tokens = attempt.allowance.output_tokens
         body = await aside(ask.prompt_bytes, ask.body, worker, tokens)
-        verdict = self._verdict(ask, worker)
+        verdict = verdict_on(ask.policy, ask.standing, worker)
         if verdict.allow:
             return Carried(body, ask.standing, verdict)
         carried = await self.duties.carry_out(ask, worker, verdict, body)

@@ -8,7 +8,7 @@ the label of all that was heard.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from conductor.active import Active
@@ -25,21 +25,18 @@ from conductor.errors import (
     UpstreamFailed,
 )
 from conductor.flow.choices import choice_bits
-from conductor.flow.classes import flow_of
-from conductor.flow.standing import Standing
 from conductor.labels import LOWEST, Label, join_all
 from conductor.plan.language import Access, Plan, Step
 from conductor.plan.validate import PlanPool, may_stand_in
 from conductor.planner.client import PlannerClient
 from conductor.planner.engine import Planned
-from conductor.policy.decide import classify, decide, decide_all
+from conductor.policy.decide import classify, decide_all
 from conductor.policy.document import Policy
+from conductor.run import audience
 from conductor.run.budget import estimate_tokens
 from conductor.run.exchange import Limits, Used, goes_on, room
 from conductor.run.failover import unreachable
 from conductor.run.memory import Memory
-from conductor.run.redaction import rewriter_of
-from conductor.run.rewriting import lowered_by
 from conductor.run.wholetexts import stated_by
 from conductor.selection import Selection, select
 from conductor.settings import MAX_COST_WEIGHT, CostWeights, Key, RequestLimits
@@ -190,26 +187,28 @@ class Intake:
             label, fixed = label.join(again.label), fixed.join(again.stated)
         workers = [worker for worker in site.workers if selection.includes(worker)]
         verdicts = decide_all(policy, label, workers)
-        judged = Judged(
+        allowed = audience.permitted(workers, verdicts)
+        others = [worker for worker in workers if worker not in allowed]
+        return Judged(
             policy,
             selection,
             scan,
             label,
             verdicts,
-            _permitted(workers, verdicts),
+            allowed,
             weight,
             fixed=fixed,
             found=found,
             declared=stated,
             known_again=again is not None,
+            veiled=audience.veiled(policy, label, fixed, others),
         )
-        return replace(judged, veiled=_veiled(judged, workers))
 
     def judge_again(self, judged: Judged, label: Label, candidates: tuple[Worker, ...]) -> Judged:
         """The request with a label that was raised since, and what policy now says of the
         `candidates` of its earlier round: no round has more than the one before."""
         verdicts = decide_all(judged.policy, label, candidates)
-        permitted = _permitted(candidates, verdicts)
+        permitted = audience.permitted(candidates, verdicts)
         return replace(judged, label=label, verdicts=verdicts, permitted=permitted, veiled=())
 
     def _weight(self, key: Key, selection: Selection, given: str | None) -> float:
@@ -286,7 +285,9 @@ class Intake:
         left = room(self._limits_of(request), before.used)
         veiled = {worker.id for worker in judged.veiled}
         flow = (
-            _flow(judged, reached, before) if not veiled.isdisjoint(w.id for w in reached) else None
+            self._flow(judged, reached, before)
+            if not veiled.isdisjoint(w.id for w in reached)
+            else None
         )
         return PlanRequest(
             request_id=request_id,
@@ -303,6 +304,11 @@ class Intake:
             may_redact=flow is not None,
             flow=flow,
         )
+
+    @staticmethod
+    def _flow(judged: Judged, candidates: tuple[Worker, ...], before: Before) -> Flow:
+        heard = len(before.told)
+        return audience.flow(judged.policy, judged.label, judged.fixed, candidates, heard)
 
     def _limits_of(self, request: ChatRequest) -> Limits:
         """What must come from a single worker is not compared with what others say."""
@@ -358,53 +364,4 @@ def _candidate(worker: Worker, veiled: bool) -> Candidate:
         local=not worker.remote,
         context_tokens=worker.limits.context_tokens,
         veiled=veiled,
-    )
-
-
-def _permitted(workers: Sequence[Worker], verdicts: Mapping[str, Verdict]) -> tuple[Worker, ...]:
-    """Who may see the request as it is, now or once something is done to it. Who needs a person's
-    approval is asked only where there is nobody else: it would keep the client waiting."""
-    able = [w for w in workers if verdicts[w.id].allow or verdicts[w.id].promise]
-    soon = [w for w in able if all(one.kind != "approve" for one in verdicts[w.id].promise)]
-    return tuple(soon or able)
-
-
-def _veiled(judged: Judged, workers: Sequence[Worker]) -> tuple[Worker, ...]:
-    if rewriter_of(judged.policy) is None:
-        return ()
-    redacted = _redacted(judged)(Standing.of(judged.label))
-    others = [worker for worker in workers if worker not in judged.permitted]
-    return tuple(worker for worker in others if _sees(judged.policy, worker, redacted))
-
-
-def _sees(policy: Policy, worker: Worker, standing: Standing) -> bool:
-    verdict = decide(
-        policy, standing.label, worker, origin=standing.origin, discharged=standing.discharged
-    )
-    return verdict.allow or bool(verdict.promise)
-
-
-def _redacted(judged: Judged) -> Callable[[Standing], Standing]:
-    """What `redact` makes of data, if nothing is left over."""
-    declassifier = rewriter_of(judged.policy)
-
-    def redacted(standing: Standing) -> Standing:
-        if declassifier is None:
-            return standing
-        return lowered_by(standing, declassifier, judged.fixed)
-
-    return redacted
-
-
-def _flow(judged: Judged, candidates: tuple[Worker, ...], before: Before) -> Flow:
-    """Who may see what, for the planner. What was heard counts as labelled like the round: only a
-    first round is planned with veiled workers."""
-    standing = Standing.of(judged.label)
-    return flow_of(
-        standing,
-        standing,
-        [standing for _ in before.told],
-        redacted=_redacted(judged),
-        sees=lambda place, one: _sees(judged.policy, candidates[place], one),
-        candidates=len(candidates),
     )

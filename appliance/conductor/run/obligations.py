@@ -17,9 +17,9 @@ from conductor.core import Body, Obligation, Verdict, Worker
 from conductor.declassify.approvals import ApprovalBook, Matter, keys_of
 from conductor.errors import ApprovalRequired, PolicyBlocked
 from conductor.flow.standing import Standing
-from conductor.policy.decide import decide
 from conductor.policy.document import Policy
 from conductor.run.aside import aside
+from conductor.run.audience import verdict_on
 from conductor.run.register import Change
 from conductor.run.rewriting import Rewriter
 from conductor.run.workflow import Workflow
@@ -87,14 +87,7 @@ class Duties:
             await self._one(ask, worker, carried, obligation)
             done = carried.standing.discharged | {obligation}
             carried.standing = Standing(carried.standing.label, carried.standing.origin, done)
-        standing = carried.standing
-        carried.verdict = decide(
-            ask.policy,
-            standing.label,
-            worker,
-            origin=standing.origin,
-            discharged=standing.discharged,
-        )
+        carried.verdict = verdict_on(ask.policy, carried.standing, worker)
         if not carried.verdict.allow:
             raise Unmet(verdict, "policy")
         return carried
