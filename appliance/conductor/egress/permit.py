@@ -14,10 +14,7 @@ Left out on purpose: whether a permit may be used here and now. That is `egress/
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
-import re
 import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -25,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from conductor import signedtoken
 from conductor.errors import PermitRefused
 from conductor.process import keyfiles
 
@@ -71,7 +69,6 @@ PUBLIC_NAME = "permit.pub"
 _PURPOSE = "permit"
 _DOMAIN = b"conductor permit v1\x00"
 _MAX_TOKEN = 4096
-_TOKEN = re.compile(r"([A-Za-z0-9_-]{2,3900})\.([A-Za-z0-9_-]{86})")
 
 
 @dataclass(frozen=True)
@@ -105,7 +102,7 @@ def digest(body: bytes) -> str:
 def mint(private_key: Ed25519PrivateKey, permit: Permit) -> str:
     """Sign a permit. The token fits in an HTTP header. Raises `ValueError` when it would not."""
     payload = orjson.dumps(asdict(permit), option=orjson.OPT_SORT_KEYS)
-    token = f"{_encode(payload)}.{_encode(private_key.sign(_DOMAIN + payload))}"
+    token = signedtoken.written(payload, private_key.sign(_DOMAIN + payload))
     if len(token) > _MAX_TOKEN:
         raise ValueError("a permit's names are too long for a header")
     return token
@@ -115,15 +112,19 @@ def read(public_key: Ed25519PublicKey, token: str) -> Permit:
     """Check form and signature, and nothing else. Raises `PermitRefused`."""
     from cryptography.exceptions import InvalidSignature
 
-    match = _TOKEN.fullmatch(token)
-    if match is None:
-        raise PermitRefused(MALFORMED)
-    payload, signature = _decode(match[1]), _decode(match[2])
+    payload, signature = _parts(token)
     try:
         public_key.verify(signature, _DOMAIN + payload)
     except InvalidSignature:
         raise PermitRefused(SIGNATURE) from None
     return _permit(payload)
+
+
+def _parts(token: str) -> tuple[bytes, bytes]:
+    try:
+        return signedtoken.parts(token)
+    except ValueError:
+        raise PermitRefused(MALFORMED) from None
 
 
 def _permit(payload: bytes) -> Permit:
@@ -138,21 +139,6 @@ def _permit(payload: bytes) -> Permit:
     if any(type(record[name]) is not kind for name, kind in wanted.items()):
         raise PermitRefused(MALFORMED)
     return Permit(**record)
-
-
-def _encode(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
-
-
-def _decode(text: str) -> bytes:
-    """The one spelling of these bytes: stray low bits in the last character are refused."""
-    try:
-        data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except binascii.Error:
-        raise PermitRefused(MALFORMED) from None
-    if _encode(data) != text:
-        raise PermitRefused(MALFORMED)
-    return data
 
 
 # -- key files --------------------------------------------------------------------------------
