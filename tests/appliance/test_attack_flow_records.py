@@ -6,6 +6,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from conductor.audit.record import MAX_RECORD_BYTES, canonical, checked
 from conductor.core import Shadow, Usage, Verdict
 from conductor.flow.standing import Standing
@@ -103,3 +105,24 @@ def test_guardrails_that_are_not_in_force_protect_nothing(tmp_path: Path) -> Non
     for guardrail in tree["guardrails"]:
         guardrail["mode"] = "shadow"
     assert "no-guardrails" in weakened(small_site(tmp_path, policy=tree))
+
+
+@pytest.mark.parametrize(("seed", "named"), [("", False), ("random", False), ("0", True)])
+def test_a_known_key_of_the_memory_is_a_weakened_control(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: str, named: bool
+) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", seed)
+    found = weakened(small_site(tmp_path))
+    assert ("answers-remembered-under-a-known-key" in found) is named
+
+
+def test_every_weakened_control_is_named(tmp_path: Path) -> None:
+    """The small site: nobody need approve guardrails, no names, a vendor over plain HTTP."""
+    worker = remote_worker("x", "http://127.0.0.1:9/v1")
+    assert weakened(small_site(tmp_path, workers=[worker])) == [
+        "guardrails-change-without-approval",
+        "names-not-sought",
+        "vendor-without-tls",
+    ]
+    open_wide = {"api": {"host": "0.0.0.0", "port": 0, "admin_port": 0}}
+    assert "api-without-tls" in weakened(small_site(tmp_path, appliance=open_wide))

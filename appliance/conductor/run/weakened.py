@@ -4,6 +4,7 @@ can later claim not to have known. None of them is an error.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from ipaddress import ip_address
 
@@ -28,6 +29,8 @@ def _names(site: Site) -> Iterator[str]:
         yield "api-without-tls"
     if not _is_loopback(appliance.api.admin_host):
         yield "status-page-open-to-the-network"
+    if os.environ.get("PYTHONHASHSEED", "random") not in ("", "random"):
+        yield "answers-remembered-under-a-known-key"  # see `flow/fingerprints.py`
     urls = [w.endpoint.base_url for w in site.workers if isinstance(w.endpoint, RemoteEndpoint)]
     if any(url is not None and url.startswith("http:") for url in urls):
         yield "vendor-without-tls"
