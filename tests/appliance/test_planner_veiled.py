@@ -31,6 +31,8 @@ WEAK = candidate(price=0.0, general=0.4)
 WEAKER = candidate(price=0.0, general=0.3)
 ABROAD = candidate(price=1.0, local=False, general=0.6)
 EXPERT = candidate(price=2.0, local=False, general=0.9)
+PROBLEM = "Anna pays x, where x^2 - 17x + 60 = 0 and x > 10. Solve for x."
+LETTER = "Write one polite sentence to Anna."
 DESIGN = f"1 q {Template.EXTRACT}\nredact 0 -\n0 1 {Template.SOLVE}\n1 q,2 {Template.PUT_BACK}\n"
 
 
@@ -50,7 +52,9 @@ def asked(*candidates: Candidate, sees_redacted: bool = True, **changes: object)
         redacted=(0, 0),
         sees=(everybody if sees_redacted else cleared, cleared),
     )
-    made = replace(request(*candidates), may_redact=True, flow=flow, cost_weight=0.01)
+    made = replace(
+        request(*candidates), question=PROBLEM, may_redact=True, flow=flow, cost_weight=0.01
+    )
     return replace(made, **changes)
 
 
@@ -73,6 +77,7 @@ def test_a_far_abler_worker_is_asked_by_way_of_a_redaction() -> None:
         pytest.param(asked(veil(EXPERT), WEAK, cost_weight=1000.0), id="it costs too much"),
         pytest.param(asked(veil(EXPERT), WEAK, may_redact=False), id="nothing can be redacted"),
         pytest.param(asked(veil(EXPERT), WEAK, sees_redacted=False), id="not even redacted"),
+        pytest.param(asked(veil(EXPERT), WEAK, question=LETTER), id="no problem is in it"),
         pytest.param(asked(veil(EXPERT), WEAK, one_step=True), id="one worker must answer"),
         pytest.param(asked(veil(EXPERT), WEAK, max_steps=3), id="no room for four steps"),
         pytest.param(asked(veil(EXPERT), WEAK, calls_left=2), id="no room for three calls"),
@@ -102,7 +107,9 @@ def test_what_stays_is_done_at_home_and_the_best_of_the_veiled_solves() -> None:
 
 
 def test_if_nobody_may_see_the_question_the_redacted_one_is_asked() -> None:
-    assert planned_text(asked(veil(ABROAD), veil(EXPERT))) == "redact q -\n1 0 -\n"
+    for question in (PROBLEM, LETTER):
+        one = asked(veil(ABROAD), veil(EXPERT), question=question)
+        assert planned_text(one) == "redact q -\n1 0 -\n"
     for lost in [{"may_redact": False}, {"sees_redacted": False}, {"max_steps": 1}]:
         with pytest.raises(PlanError):
             plan_by_rules(asked(veil(EXPERT), **lost))

@@ -5,10 +5,12 @@
     remote 1 SOLVE       the abler worker solves it, told nothing but that
     local q,2 PUT-BACK   somebody cleared gives the answer in the question's own terms
 
-The plan is worth its detour when the veiled worker is so much abler that `GAIN` is left after what
-its price costs. If nobody is cleared for the question, the redacted question itself is asked. In
-all other cases whoever plans is shown the cleared candidates alone (`planned`), as if there were no
-others: no engine so far was trained to choose a redaction.
+The detour is for questions that hold a problem (code, mathematics), which stays one without its
+people; of others little is left once they are taken out. It is worth it when the veiled worker is
+so much abler that `GAIN` is left after what its price costs. If nobody is cleared for the question,
+the redacted question itself is asked. In all other cases whoever plans is shown the cleared
+candidates alone (`planned`), as if there were no others: no engine so far was trained to choose a
+redaction.
 
 Left out: further rounds, where an answer is there already. That the plan is permitted is checked
 here by the mask, so that no plan is made that the caller would have to refuse.
@@ -33,6 +35,9 @@ GAIN = 0.25
 a guess on the safe side: the problem loses detail on its way out, and two steps of the weaker
 worker, each of which can go wrong, come before and after."""
 
+_PROBLEMS = ("code", "math")
+"""Domains whose questions hold a problem. Asked to state what problem is in "write one polite
+sentence that asks to pay to this account", a small model refused, and what came of it was none."""
 _QUESTION = Access(question=True)
 _REQUESTS = 1000
 """What `PlanRequest.cost_weight` counts cost by."""
@@ -79,6 +84,8 @@ def by_redaction(request: PlanRequest) -> Planned | None:
     options = _options(request)
     cleared = [one for one in options if not one.candidate.veiled]
     abler = [one for one in options if one.candidate.veiled]
+    if cleared and domain(request.question) not in _PROBLEMS:
+        return None
     for best in sorted(abler, key=lambda one: (-one.worth, one.ordinal)):
         plan = _detour(best, cleared) if cleared else _direct(best)
         if plan is not None and _fits(plan, pool):
