@@ -88,9 +88,8 @@ async def put_in_force(console: Console, config: Path) -> None:
     wish = Wish((config / POLICY).read_bytes())
     outcome = await at_desk(config, lambda desk, who: desk.apply(wish, who))
     if not outcome.in_force:
-        raise StartError(
-            f"it was refused: run 'conductor policy apply --offline --config {config}'"
-        )
+        why = "; ".join(map(str, outcome.report.problems))
+        raise StartError(f"it was refused: {why}")
 
 
 async def _demo(config: Path, console: Console) -> int:
