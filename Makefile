@@ -10,7 +10,7 @@ MODELS := smollm2-135m minilm-l6 rampart-names
 # What `make bench` runs beside the whole appliance: tests/bench/bench_*.py.
 BENCHES := encode plan train policy policy_apply policy_streams scan names declassify flow audit
 
-.PHONY: help demo serve test check bench train-set lock clean
+.PHONY: help demo serve test check bench train-set lm-set lock clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -42,6 +42,9 @@ bench: $(VENV)/.dev ## speed and memory, printed beside a direct call
 train-set: $(VENV)/.train ## install what `conductor-build train` needs, without the development tools
 	$(BIN)/conductor models pull minilm-l6
 
+lm-set: $(VENV)/.lm ## install what training a language-model conductor needs, without the development tools
+	$(BIN)/conductor models pull minilm-l6 smollm2-135m
+
 lock: $(VENV)/.dev ## write the hash-pinned locks anew from pyproject.toml
 	requirements/lock.sh
 
@@ -64,7 +67,7 @@ $(VENV)/.dev: requirements/dev.txt requirements/torch-cpu.txt requirements/build
 	@$(PIP) install $(LOCKED) -r requirements/build.txt -r requirements/dev.txt
 	@$(TORCH)
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
-	@touch $@ $(VENV)/.demo $(VENV)/.train
+	@touch $@ $(VENV)/.demo $(VENV)/.train $(VENV)/.lm
 
 $(VENV)/.train: requirements/train.txt requirements/torch-cpu.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing the locked training set"
@@ -72,6 +75,13 @@ $(VENV)/.train: requirements/train.txt requirements/torch-cpu.txt requirements/b
 	@$(TORCH)
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
+
+$(VENV)/.lm: requirements/lm.txt requirements/torch-cpu.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
+	@echo "installing the locked training set for language models"
+	@$(PIP) install $(LOCKED) -r requirements/build.txt -r requirements/lm.txt
+	@$(TORCH)
+	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/.train
 
 # The small build if an index that pip knows has it, else the one that everybody has.
 TORCH = $(PIP) install $(LOCKED) -r requirements/torch-cpu.txt 2>/dev/null || { \

@@ -21,7 +21,7 @@ work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 lock runtime planner
 lock demo planner embedded egress demo
-lock dev planner embedded egress demo train dev
+lock dev planner embedded egress demo train lm dev
 sed -n '/^torch==/,/[^\\]$/p' requirements/dev.txt > "$work/torch-cpu.txt"
 version=$(sed -n 's/^torch==\([0-9.]*\)+cpu .*/\1/p' "$work/torch-cpu.txt")
 [[ $version ]] || { echo "no index that pip knows has the CPU build of torch: add one" >&2; exit 1; }
@@ -31,6 +31,8 @@ move_torch_out dev
 grep -oE '^[a-z0-9.-]+==[^ ]+' requirements/dev.txt > "$work/shared.txt"
 compile train --constraint "$work/shared.txt" --extra planner --extra train pyproject.toml
 move_torch_out train
+compile lm --constraint "$work/shared.txt" --extra planner --extra embedded --extra train --extra lm pyproject.toml
+move_torch_out lm
 # `===` is the build without a local version, the one with CUDA; a second run writes `==`.
 echo "torch===$version" > "$work/torch.in"
 compile torch-cuda --constraint "$work/shared.txt" "$work/torch.in"

@@ -10,12 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LOCKS = sorted(ROOT.glob("requirements/*.txt"))
-TRAINING = {"torch", "onnx", "threadpoolctl", "matplotlib", "triton"}
+TRAINING = {"torch", "onnx", "threadpoolctl", "matplotlib", "triton", "transformers", "trl", "ray"}
 EXTRAS = {
     "runtime": {"planner"},
     "demo": {"planner", "embedded", "egress", "demo"},
     "train": {"planner", "train"},
-    "dev": {"planner", "embedded", "egress", "demo", "train", "dev"},
+    "lm": {"planner", "embedded", "train", "lm"},
+    "dev": {"planner", "embedded", "egress", "demo", "train", "lm", "dev"},
 }
 
 _PIN = re.compile(r"([a-z0-9.-]+)={2,3}(\S+) \\")
@@ -67,7 +68,7 @@ def test_what_only_training_needs_is_not_installed_to_serve(lock):
 
 
 def test_torch_stands_in_its_own_two_locks_and_in_one_version():
-    assert "torch" not in {**pins("train"), **pins("dev")}
+    assert "torch" not in {**pins("train"), **pins("lm"), **pins("dev")}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     (version,) = (
         entry.partition("==")[2]
@@ -80,12 +81,12 @@ def test_torch_stands_in_its_own_two_locks_and_in_one_version():
 
 
 def test_locks_that_are_installed_together_agree():
-    for lock in ("train", "dev"):
+    for lock in ("train", "lm", "dev"):
         alone, other = pins(lock), pins("torch-cuda")
         assert {name: (alone[name], other[name]) for name in alone.keys() & other.keys()} == {
             name: (alone[name], alone[name]) for name in alone.keys() & other.keys()
         }
-    for lock in ("runtime", "demo", "train"):
+    for lock in ("runtime", "demo", "train", "lm"):
         assert pins(lock).items() <= pins("dev").items()
 
 
