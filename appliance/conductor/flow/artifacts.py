@@ -36,6 +36,19 @@ _MAX_SHARED = 4096
 V = TypeVar("V")
 
 
+def own_words(answer: str, shown: Iterable[str]) -> set[int]:
+    """Fingerprints of what an answer says by itself, and not after the texts `shown`. Empty for a
+    long exchange, see `MAX_LEARNED_LETTERS`."""
+    texts = [*shown]
+    if len(answer) + sum(map(len, texts)) > 4 * MAX_LEARNED_LETTERS:
+        return set()  # said before the letters are told from the rest: that takes its time as well
+    told = b"".join(map(fingerprints.letters, texts))
+    own = fingerprints.letters(answer)
+    if len(told) + len(own) > MAX_LEARNED_LETTERS:
+        return set()
+    return fingerprints.unlike(own, told)
+
+
 class ArtifactStore:
     """Remembers answers with their labels. Safe to use from several threads."""
 
@@ -59,14 +72,10 @@ class ArtifactStore:
     def learn(self, answer: str, shown: Iterable[str]) -> None:
         """Take in an answer that was made from data without any label above that of an unlabelled
         text: what it says by itself, and not after the texts `shown`, is common."""
-        texts = [*shown]
-        if len(answer) + sum(map(len, texts)) > 4 * MAX_LEARNED_LETTERS:
-            return  # said before the letters are told from the rest: that takes its time as well
-        told = b"".join(map(fingerprints.letters, texts))
-        own = fingerprints.letters(answer)
-        if len(told) + len(own) > MAX_LEARNED_LETTERS:
-            return
-        found = fingerprints.unlike(own, told)
+        self.know(own_words(answer, shown))
+
+    def know(self, found: Iterable[int]) -> None:
+        """Take in what is common, as `own_words` has found it."""
         with self._lock:
             for one in found:
                 if not self._labelled.has(one):

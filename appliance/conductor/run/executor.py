@@ -221,8 +221,12 @@ class Executor:
         job, label = run.job, run.label
         if answer.body is not None:
             body = await restored(job, answer.body, label)
-            await self._memory.note(job, body_texts(body), label)
+            later = self._memory.is_common(job, label)
+            if not later:
+                await self._memory.note(job, body_texts(body), label)
             yield Answer(answer.worker, body=body)
+            if later:
+                await self._memory.note(job, body_texts(body), label)
             return
         if answer.chunks is None:
             raise InternalError("The appliance failed to put an answer together.")

@@ -19,7 +19,7 @@ from typing import Protocol
 from conductor.chat.request import ChatRequest
 from conductor.core import Body
 from conductor.declassify.leaftexts import leaves
-from conductor.flow.artifacts import MAX_LEARNED_LETTERS, ArtifactStore
+from conductor.flow.artifacts import MAX_LEARNED_LETTERS, ArtifactStore, own_words
 from conductor.labels import LOWEST, Label, Lattice
 from conductor.policy.document import Policy
 from conductor.run.messages import Place, answer_texts
@@ -88,10 +88,16 @@ class Memory:
 
     async def note(self, job: Origin, texts: Iterable[str], label: Label) -> None:
         """Take in the texts of an answer."""
-        if label.flows_to(towards(job.policy.default_label)):
+        if self.is_common(job, label):
             self._learn(job.request, texts)
         else:
             await self.keep(texts, label, job.policy, job.workflow.fixed)
+
+    @staticmethod
+    def is_common(job: Origin, label: Label) -> bool:
+        """Whether an answer labelled so teaches what is common. That may wait until it is given;
+        one that is remembered may come back at once."""
+        return label.flows_to(towards(job.policy.default_label))
 
     def _learn(self, request: ChatRequest, texts: Iterable[str]) -> None:
         """What an answer to an ordinary request says by itself is common; not what it repeats of
@@ -100,8 +106,9 @@ class Memory:
             return
         shown = leaves(request.body)
         for text in map(_read, texts):
-            self._store.learn(text, shown)
-            self._stated.learn(text, shown)
+            found = own_words(text, shown)
+            self._store.know(found)
+            self._stated.know(found)
 
     async def noted(
         self, job: Origin, chunks: AsyncIterator[Body], label: Label
