@@ -20,6 +20,7 @@ move_torch_out() { # move_torch_out NAME: the lines of torch, up to its last has
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 lock runtime planner
+lock appliance planner embedded egress
 lock demo planner embedded egress demo
 lock dev planner embedded egress demo train lm dev
 sed -n '/^torch==/,/[^\\]$/p' requirements/dev.txt > "$work/torch-cpu.txt"

@@ -26,6 +26,7 @@ from conductor.settings import (
     AuditConfig,
     CostWeights,
     EgressConfig,
+    FeedbackConfig,
     Key,
     LogConfig,
     LogFormat,
@@ -66,11 +67,13 @@ def read_base(root: Section) -> Base:
     mode = root.choice("mode", get_args(Mode), "local-only" if root.readable else "")
     section = root.mapping("paths", optional=True)
     start = Path.cwd() / section.text("root", ".")
+    state = start / section.text("state", "var/state")
     paths = Paths(
-        state=start / section.text("state", "var/state"),
+        state=state,
         run=_short(start / section.text("run", "var/run")),
         models=start / section.text("models", "var/models"),
         audit=start / section.text("audit", "var/audit"),
+        published=start / section.text("published", str(state)),
     )
     section.done()
     return Base(cast(Mode, mode), start, paths, _api(root.mapping("api", optional=True), start))
@@ -105,9 +108,10 @@ def read_appliance(
     limits = _limits(root.mapping("limits", optional=True))
     scan = _scan(root.mapping("scan", optional=True))
     log = _log(root.mapping("log", optional=True))
+    feedback = _feedback(root.mapping("feedback", optional=True), lattice)
     root.done()
     return Appliance(
-        base.mode, base.paths, base.api, keys, limits, planner, egress, scan, audit, log
+        base.mode, base.paths, base.api, keys, limits, planner, egress, scan, audit, log, feedback
     )
 
 
@@ -205,6 +209,23 @@ def _names(value: Value, models: Collection[str]) -> tuple[str, ...]:
 def _label(section: Section, lattice: Lattice | None) -> Label | None:
     value = section.find("default_label")
     return read_label(value, lattice) if value and lattice else None
+
+
+def _feedback(section: Section, lattice: Lattice | None) -> FeedbackConfig:
+    label, own = section.find("max_label"), FeedbackConfig
+    feedback = FeedbackConfig(
+        max_label=read_label(label, lattice) if label and lattice else None,
+        wait_s=section.number("wait_s", own.wait_s, low=1, high=_DAY_S),
+        max_waiting_bytes=section.integer(
+            "max_waiting_bytes", own.max_waiting_bytes, low=2**16, high=_GIB
+        ),
+        max_file_bytes=section.integer("max_file_bytes", own.max_file_bytes, low=2**16, high=_GIB),
+        max_files=section.integer("max_files", own.max_files, low=1, high=1000),
+    )
+    if label is None and not section.empty:
+        section.fault("missing-label", "without max_label no feedback is kept: name one")
+    section.done()
+    return feedback
 
 
 def _limits(section: Section) -> RequestLimits:

@@ -19,6 +19,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 OTHER = "other"
 DECLASSIFIERS = ("redact", "pseudonymise", "constrained", "approve")
+FEEDBACK = ("recorded", "dropped", "unknown", "again")
+"""What became of a judgement."""
 UNMET = ("residue", "tools", "retention", "approval", "policy")
 """Why an obligation was not carried out."""
 OUTCOMES = ("completed", "failed", "aborted")
@@ -271,6 +273,10 @@ class Metrics:
         for why in unscanned:
             self._unscanned(why).inc()
 
+    def feedback(self, outcome: str) -> None:
+        """Count a judgement of an answer."""
+        self._feedback(outcome).inc()
+
     def audit_state(self, *, healthy: bool, commits: int) -> None:
         """Tell how the audit log stands. Meant for a `before_render` hook."""
         self._audit_healthy.set(healthy)
@@ -324,6 +330,9 @@ class Metrics:
         )
         self._unscanned = _Family(
             self._counter("conductor_unscanned", "Parts that no detector read.", "why"), unscanned
+        )
+        self._feedback = _Family(
+            self._counter("conductor_feedback", "Judgements of answers.", "outcome"), FEEDBACK
         )
         self._audit_healthy = self._gauge(
             "conductor_audit_healthy", "0 while decisions cannot be recorded."

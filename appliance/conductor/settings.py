@@ -23,22 +23,35 @@ MAX_COST_WEIGHT = 1000.0
 @dataclass(frozen=True)
 class Paths:
     """Directories, absolute. `run` holds the Unix sockets, and is relative to the working directory
-    where only that is short enough for them; `models` holds the model files."""
+    where only that is short enough for them; `models` holds the model files. `published` is what
+    `serve` shows the other processes where these have accounts of their own: policies that were
+    put in force, and the public permit key; by default it is `state`."""
 
     state: Path
     run: Path
     models: Path
     audit: Path
+    published: Path
 
     @property
-    def permits(self) -> Path:
-        """The folder of the permit key pair."""
-        return self.state / "permits"
+    def permit_key(self) -> Path:
+        """What `serve` signs permits with."""
+        return self.state / "permits" / "permit.key"
+
+    @property
+    def permit_public(self) -> Path:
+        """What egress checks them with."""
+        return self.published / "permits" / "permit.pub"
 
     @property
     def audit_key(self) -> Path:
         """The folder of the key that seals the audit log: never inside the log's own."""
         return self.state / "audit-key"
+
+    @property
+    def feedback(self) -> Path:
+        """The folder of judged answers, if any are kept."""
+        return self.state / "feedback"
 
     @property
     def admin_socket(self) -> Path:
@@ -57,7 +70,7 @@ class Paths:
 
     def worker_socket(self, worker_id: str) -> Path:
         """Of an embedded worker."""
-        return self.run / f"worker-{worker_id}.sock"
+        return self.run / "workers" / f"{worker_id}.sock"
 
 
 @dataclass(frozen=True)
@@ -179,6 +192,22 @@ class AuditConfig:
 
 
 @dataclass(frozen=True)
+class FeedbackConfig:
+    """Whether questions are written down with what their callers say of the answers.
+
+    `max_label` is the most sensitive label of a question, and of its answer, that may be; None:
+    none are. An answer can be judged for `wait_s`; until then it is held in memory, all of them in
+    `max_waiting_bytes`. On disk are at most `max_files` of `max_file_bytes`.
+    """
+
+    max_label: Label | None = None
+    wait_s: float = 3600.0
+    max_waiting_bytes: int = 32 * 1024 * 1024
+    max_file_bytes: int = 64 * 1024 * 1024
+    max_files: int = 8
+
+
+@dataclass(frozen=True)
 class LogConfig:
     """`json` for machines, `console` for a terminal."""
 
@@ -200,3 +229,4 @@ class Appliance:
     scan: ScanConfig = ScanConfig()
     audit: AuditConfig = AuditConfig()
     log: LogConfig = LogConfig()
+    feedback: FeedbackConfig = FeedbackConfig()

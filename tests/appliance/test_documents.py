@@ -104,5 +104,5 @@ def test_every_way_to_ask_administrators_is_described() -> None:
     text = (ROOT / "appliance" / "conductor" / "api" / "admin.py").read_text()
     routes = re.findall(r"add_(get|post)\(\"([^\"]+)\"", text)
     shown = [f"{verb.upper()} {path.replace('{id}', 'ID')}" for verb, path in routes]
-    assert len(shown) == 8
+    assert len(shown) == 9
     assert [one for one in shown if f"`{one}`" not in (DOCS / "formats.md").read_text()] == []

@@ -66,7 +66,7 @@ async def site(**changes: Any) -> AsyncIterator[tuple[Path, SimulatedVendor]]:
         url = f"http://127.0.0.1:{await vendor.start_tcp()}/v1"
         with short_directory() as directory:
             write_site(directory, workers=[remote_worker("ok", url)], **changes)
-            generate(directory / "s" / "permits")
+            generate(*(directory / "s" / "permits" / f"permit.{kind}" for kind in ("key", "pub")))
             yield directory, vendor
 
 

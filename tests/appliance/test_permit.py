@@ -20,7 +20,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conductor.core import Destination, Worker
-from conductor.egress import permit as permits
 from conductor.egress.gate import PermitGate
 from conductor.egress.permit import (
     REASONS,
@@ -284,31 +283,37 @@ def test_expiry_is_measured_from_boot_and_not_by_the_wall_clock() -> None:
 # -- key files --------------------------------------------------------------------------------
 
 
+def pair(directory: Path) -> tuple[Path, Path]:
+    """A generated pair."""
+    private, public = directory / "permit.key", directory / "permit.pub"
+    generate(private, public)
+    return private, public
+
+
 def test_generated_keys_fit_each_other_and_only_the_owner_reads_the_private_one(
     tmp_path: Path,
 ) -> None:
-    private, public = generate(tmp_path / "permits")
+    private, public = pair(tmp_path / "permits")
     assert private.stat().st_mode & 0o777 == 0o600
     assert public.stat().st_mode & 0o777 == 0o644
-    assert (private.name, public.name) == (permits.PRIVATE_NAME, permits.PUBLIC_NAME)
     assert read(load_public(public), mint(load_private(private), PERMIT)) == PERMIT
 
 
 def test_existing_keys_are_never_overwritten(tmp_path: Path) -> None:
-    private, public = generate(tmp_path)
+    private, public = pair(tmp_path)
     before = private.read_bytes()
     for missing in (None, private, public):
         if missing is not None:
             missing.unlink()
         with pytest.raises(ConfigError, match="already"):
-            generate(tmp_path)
+            generate(private, public)
         if missing is private:
             private.write_bytes(before)
     assert private.read_bytes() == before
 
 
 def test_a_private_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
-    private, _ = generate(tmp_path)
+    private, _ = pair(tmp_path)
     for mode in (0o640, 0o604, 0o660):
         private.chmod(mode)
         with pytest.raises(ConfigError, match="chmod 600"):
@@ -316,7 +321,7 @@ def test_a_private_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_key_is_refused_without_its_content(tmp_path: Path) -> None:
-    private, public = generate(tmp_path)
+    private, public = pair(tmp_path)
     secret = private.read_text()
     wrong = tmp_path / "wrong"
     wrong.write_text("hunter2\n")

@@ -18,7 +18,7 @@ import pytest_asyncio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from conductor.egress.client import EgressLink
-from conductor.egress.permit import PRIVATE_NAME, Permit, boottime_ns, digest, load_private, mint
+from conductor.egress.permit import Permit, boottime_ns, digest, load_private, mint
 from support.appliance import CLEAN, IBAN, LOCAL, REMOTE, Box, appliance, egress_of
 from support.configs import Tree, local_worker, remote_worker
 from support.leaks import audit_bytes, send
@@ -47,7 +47,7 @@ def egress_socket(box: Box) -> Path:
 
 
 def signing_key(box: Box) -> Ed25519PrivateKey:
-    return load_private(box.site.appliance.paths.permits / PRIVATE_NAME)
+    return load_private(box.site.appliance.paths.permit_key)
 
 
 async def a_permit(box: Box, body: bytes = BODY, **changes: Any) -> Permit:

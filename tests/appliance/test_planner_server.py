@@ -296,7 +296,7 @@ async def test_a_process_serves_stops_on_sigterm_and_leaves_no_socket(path: Path
 async def test_a_stop_lets_a_running_question_end(path: Path) -> None:
     gate = asyncio.Event()
     engine = FakeEngine(gate=gate)
-    serve = asyncio.create_task(serve_until_stopped(serving(path, engine)))
+    serve = asyncio.create_task(serve_until_stopped(serving(path, engine), path))
     await until(path.exists)
     async with aiohttp.ClientSession(
         "http://planner", connector=aiohttp.UnixConnector(str(path))

@@ -36,7 +36,7 @@ def beside(**declaring: bool) -> Beside:
         Key(name, SecretRef("env", "X"), None, declare_labels=may)
         for name, may in declaring.items()
     )
-    return Beside(Appliance("connected", Paths(here, here, here, here), Api(), keys))
+    return Beside(Appliance("connected", Paths(here, here, here, here, here), Api(), keys))
 
 
 def codes(changes: dict[str, Any], site: Beside | None = None) -> list[tuple[str, str]]:

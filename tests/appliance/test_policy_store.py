@@ -121,6 +121,19 @@ def test_copies_and_folder_are_for_their_owner_alone(store: Store) -> None:
     assert store.folder.stat().st_mode & 0o777 == 0o700
 
 
+def test_where_other_accounts_read_the_published_folder_their_group_reads_copies(
+    tmp_path: Path,
+) -> None:
+    tmp_path.chmod(0o2750)
+    shared, before = Store(tmp_path), os.umask(0o077)
+    try:
+        put(shared, 1)
+    finally:
+        os.umask(before)
+    assert shared.path(1).stat().st_mode & 0o777 == 0o640
+    assert shared.folder.stat().st_mode & 0o7777 == 0o2750
+
+
 def test_killed_at_any_moment_there_is_the_old_policy_or_the_new_one(tmp_path: Path) -> None:
     """A process applies one policy after the other and is killed in the middle, many times."""
     store, before = Store(tmp_path), 0

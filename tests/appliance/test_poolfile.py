@@ -94,7 +94,7 @@ def test_a_unix_worker_stands_below_the_root_of_paths(tmp_path: Path) -> None:
 def test_an_embedded_worker_has_its_socket_in_the_run_directory() -> None:
     with short_directory() as here:
         worker = only(here, changed(EMBEDDED, threads=3))
-    assert worker.endpoint == UnixEndpoint(here / "r" / "worker-a.sock")
+    assert worker.endpoint == UnixEndpoint(here / "r" / "workers" / "a.sock")
     assert (worker.model, worker.embedded_model, worker.threads) == (*["smollm2-135m"] * 2, 3)
     assert not worker.remote
 

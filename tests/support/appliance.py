@@ -27,7 +27,7 @@ from conductor.config import Site
 from conductor.core import RemoteEndpoint
 from conductor.egress import server as egress
 from conductor.egress.gate import PermitGate
-from conductor.egress.permit import PUBLIC_NAME, load_public
+from conductor.egress.permit import load_public
 from conductor.egress.providers import LiteLLMProvider
 from conductor.egress.revisions import Revisions
 from conductor.planner.default import DefaultEngine
@@ -146,9 +146,9 @@ def _placed(worker: Tree, ports: dict[str, int]) -> Tree:
 @asynccontextmanager
 async def egress_of(site: Site) -> AsyncIterator[None]:
     """The egress process's inside, on its real socket, with litellm behind it."""
-    public = load_public(site.appliance.paths.permits / PUBLIC_NAME)
+    public = load_public(site.appliance.paths.permit_public)
     remote = tuple(w for w in site.workers if isinstance(w.endpoint, RemoteEndpoint))
-    store = Store(site.appliance.paths.state)
+    store = Store(site.appliance.paths.published)
     revisions = Revisions(site, lambda number: site.with_policy(store.copy(number).policy), 600.0)
     gate = PermitGate(public, egress.new_epoch(), revisions)
     keys = {worker.id: Secret("simulated-key") for worker in remote}

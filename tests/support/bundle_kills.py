@@ -1,8 +1,9 @@
 """Writes a bundle over and over, each time killed with SIGKILL one step later than before.
 
-Run as a program: `python -m support.bundle_kills DIRECTORY`. It prints one JSON line a try: how the
-try ended, and what stands in the directory then. A step is an audited call into the system (open,
-mkdir, rename, chmod, ...), an fsync, or half a file's bytes.
+Run as a program: `python -m support.bundle_kills DIRECTORY [WEIGHTS]`. With a file of weights it is
+a language model's bundle that is written. It prints one JSON line a try: how the try ended, and
+what stands in the directory then. A step is an audited call into the system (open, mkdir, rename,
+chmod, ...), an fsync, or half a file's bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from conductor.errors import BundleError
 from conductor.planner.bundle import open_bundle
 from conductor_build import bundle as writer
 from support.bundles import FILES, KEY, TRUSTED
-from support.written import FACTS
+from support.written import FACTS, LM_FACTS, LM_FILES
 
 _AUDITED = frozenset(
     {
@@ -49,10 +50,10 @@ def _killed_at(last: int) -> Callable[..., None]:
     return step
 
 
-def _write(out: Path, last: int) -> None:
+def _write(out: Path, last: int, weights: Path | None) -> None:
     """In a process of its own: never returns when there is a step `last`."""
     step = _killed_at(last)
-    write_new = writer.write_new
+    write_new, copy = writer.write_new, writer._copy
 
     def counted_fsync(descriptor: int) -> None:
         """Without the disk: what a killed process has written stays either way."""
@@ -64,10 +65,20 @@ def _write(out: Path, last: int) -> None:
         path.unlink()
         write_new(path, data, mode)
 
+    def halting_copy(path: Path, source: Path) -> None:
+        path.write_bytes(source.read_bytes()[: source.stat().st_size // 2])
+        step()
+        path.unlink()
+        copy(path, source)
+
     sys.addaudithook(step)
     os.fsync = counted_fsync
-    writer.write_new = halting_write
-    writer.write_bundle(out, FILES, FACTS, KEY)
+    writer.write_new, writer._copy = halting_write, halting_copy
+    if weights is None:
+        writer.write_bundle(out, FILES, FACTS, KEY)
+    else:
+        files = {**LM_FILES, "lm/model.safetensors": weights}
+        writer.write_bundle(out, files, LM_FACTS, KEY)
 
 
 def _state(out: Path) -> str:
@@ -78,13 +89,13 @@ def _state(out: Path) -> str:
         return str(error.reason)
 
 
-def main(directory: Path) -> None:
+def main(directory: Path, weights: Path | None = None) -> None:
     last, ended = 0, signal.SIGKILL.value
     while ended == signal.SIGKILL:
         last += 1
         child = os.fork()
         if child == 0:
-            _write(directory / "b", last)
+            _write(directory / "b", last, weights)
             os._exit(0)
         ended = os.WTERMSIG(os.waitpid(child, 0)[1])
         names = sorted(path.name for path in directory.iterdir())
@@ -94,4 +105,4 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(*map(Path, sys.argv[1:]))

@@ -24,7 +24,7 @@ async def at_desk(config: Path, act: Act) -> Outcome:
     """What `act` gives at a desk for the site in `config`. Raises `ConductorError`."""
     start = starting(config)
     paths = start.site.appliance.paths
-    store, active = Store(paths.state), Active(start.site)
+    store, active = Store(paths.published), Active(start.site)
 
     async def swap(site: Site) -> None:
         active.swap(site)

@@ -49,7 +49,7 @@ def starting(directory: Path) -> Start:
     """The site to start with. Raises `ConfigError` when no policy at all can be had, when the
     other files do not fit the one in force, or when a first policy fails its own tests."""
     files = read_files(directory, *OTHERS)
-    held = Store(paths_of(directory, files[APPLIANCE]).state).held()
+    held = Store(paths_of(directory, files[APPLIANCE]).published).held()
     if held.copy is not None:
         on_disk = source.read(directory / POLICY, Faults()).sha256
         site = site_of(directory, {**files, POLICY: held.copy.policy}, ACTIVE_NAME)

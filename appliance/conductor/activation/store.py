@@ -15,6 +15,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,11 +26,12 @@ from conductor.activation.kept import Approved, Copy, CopyDamaged, read_copy, wr
 from conductor.errors import StartError
 
 FOLDER = "policy"
-"""Below `paths.state`."""
+"""Below `paths.published`."""
 
 _NAME = re.compile(r"rev-([0-9]{8,10})\.json")
 _HIGHEST = "highest"
 _LOCK = "lock"
+_SHARED = stat.S_ISGID | stat.S_IRGRP | stat.S_IXGRP
 
 Condition = Literal["active", "empty", "damaged", "rolled-back", "unreadable"]
 """`empty`: no policy was ever put here. `damaged`: the newest copy is not what was written.
@@ -46,10 +48,12 @@ class Held:
 
 
 class Store:
-    """The folder of policies below a state directory."""
+    """The folder of policies below `paths.published`: read by all processes, written by one. Its
+    group may read what stands in it where `paths.published` was made for that (mode 2750): there
+    other processes have accounts of their own."""
 
-    def __init__(self, state: Path) -> None:
-        self.folder = state / FOLDER
+    def __init__(self, published: Path) -> None:
+        self.folder = published / FOLDER
 
     def held(self) -> Held:
         """The active policy. Never raises: what cannot be read is a condition."""
@@ -91,6 +95,8 @@ class Store:
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if _is_shared(self.folder.parent):  # whatever the umask is
+                self.folder.chmod(0o2750)
             lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StartError(f"the policy store cannot be opened: {error.strerror}") from None
@@ -164,11 +170,19 @@ def _lock(descriptor: int) -> None:
         ) from None
 
 
+def _is_shared(published: Path) -> bool:
+    with suppress(OSError):
+        return published.stat().st_mode & _SHARED == _SHARED
+    return False
+
+
 def _put(path: Path, data: bytes) -> None:
     """Write a file that is whole or not there, and survives a power cut from here on."""
     new = path.with_name(f".new-{path.name}")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
+        if _is_shared(path.parent.parent):
+            os.fchmod(descriptor, 0o640)
         file.write(data)
         file.flush()
         os.fsync(descriptor)

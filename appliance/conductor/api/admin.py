@@ -6,6 +6,7 @@
     GET  /v1/policy             what is in force
     GET  /v1/policy/history     what was
     /v1/approvals               see `approvals.py`
+    GET  /healthz               the loop runs: asked by the watchdog
 
 A refused candidate is no error of the request: the answer is 422 with the whole verdict. Who asked
 is taken from the kernel (SO_PEERCRED), never from what they say.
@@ -27,7 +28,7 @@ from conductor.api.envelope import json_response
 from conductor.api.middleware import open_edge
 from conductor.api.peer import uid_of
 from conductor.errors import AuditError, AuditUnavailable, BadRequest, ConfigError, NotFound
-from conductor.process.unixserver import serving_app
+from conductor.process.unixserver import Where, serving_app
 
 MAX_BODY_BYTES = 4 << 20
 """A policy has at most 256 KiB; a request to explain may be longer."""
@@ -73,6 +74,7 @@ def policy_app(
     app.router.add_post("/v1/policy/explain", handler.explain)
     app.router.add_get("/v1/policy", handler.status)
     app.router.add_get("/v1/policy/history", handler.history)
+    app.router.add_get("/healthz", _lives)
     if approvals is not None:
         app.router.add_get("/v1/approvals", approvals.list)
         app.router.add_get("/v1/approvals/{id}", approvals.body)
@@ -82,12 +84,15 @@ def policy_app(
 
 @asynccontextmanager
 async def administered(
-    path: Path, life: PolicyLife, explain: Explain, approvals: Approvals | None = None
+    where: Where, life: PolicyLife, explain: Explain, approvals: Approvals | None = None
 ) -> AsyncIterator[None]:
-    """Serve administrators on the socket at `path` while the context is open. Raises
-    `StartError`."""
-    async with serving_app(path, policy_app(life, explain, approvals), drain_s=DRAIN_S):
+    """Serve administrators there while the context is open. Raises `StartError`."""
+    async with serving_app(where, policy_app(life, explain, approvals), drain_s=DRAIN_S):
         yield
+
+
+async def _lives(request: web.Request) -> web.Response:
+    return json_response(request, {"status": "ok"})
 
 
 class _Handler:

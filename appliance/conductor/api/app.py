@@ -8,6 +8,7 @@ from aiohttp import web
 
 from conductor.api.chat import ChatHandler
 from conductor.api.explain import ExplainHandler
+from conductor.api.feedback import FeedbackHandler
 from conductor.api.health import HealthHandler
 from conductor.api.keys import KeyRing
 from conductor.api.middleware import Door, edge, open_edge
@@ -21,6 +22,7 @@ class Handlers:
 
     chat: ChatHandler
     explain: ExplainHandler
+    feedback: FeedbackHandler
     models: ModelsHandler
     health: HealthHandler
 
@@ -31,6 +33,7 @@ def api_app(handlers: Handlers, ring: KeyRing, metrics: Metrics, door: Door) -> 
     for slash in ("", "/"):
         app.router.add_post(f"/v1/chat/completions{slash}", handlers.chat.__call__)
         app.router.add_post(f"/v1/plan{slash}", handlers.explain.__call__)
+        app.router.add_post(f"/v1/feedback{slash}", handlers.feedback.__call__)
         app.router.add_get(f"/v1/models{slash}", handlers.models.list)
         app.router.add_get(f"/healthz{slash}", handlers.health.healthz)
         app.router.add_get(f"/readyz{slash}", handlers.health.readyz)

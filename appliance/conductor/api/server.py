@@ -10,7 +10,7 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -18,6 +18,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 from aiohttp import web
@@ -28,6 +29,7 @@ from conductor.api.approvals import ApprovalsHandler
 from conductor.api.bodies import BodyGate
 from conductor.api.chat import ChatHandler
 from conductor.api.explain import ExplainHandler
+from conductor.api.feedback import FeedbackHandler
 from conductor.api.health import HealthHandler
 from conductor.api.keys import KeyRing
 from conductor.api.middleware import Door
@@ -36,6 +38,8 @@ from conductor.api.policyexplain import explain_request
 from conductor.api.protocol import Runner
 from conductor.config import Site
 from conductor.core import Body
+from conductor.process.manager import managed
+from conductor.process.probe import answers
 from conductor.process.stopsignal import stop_signal
 from conductor.process.tcpsocket import bound
 from conductor.process.unixsocket import listening
@@ -52,6 +56,8 @@ STALLED_READER_S = 120.0
 event loop nor a timer of a request notices that somebody just does not read."""
 
 log = structlog.get_logger()
+
+Listeners = Mapping[str, list[socket.socket]]
 
 
 @dataclass(frozen=True)
@@ -79,21 +85,28 @@ class Server:
         return not self.door.inside
 
 
-async def serve(site: Site, degraded: str = "") -> None:
-    """Serve until a signal comes, then drain. `degraded` as in `services`."""
+async def serve(site: Site, degraded: str = "", listeners: Listeners | None = None) -> None:
+    """Serve until a signal comes, then drain. `degraded` as in `services`; `listeners` are those
+    that a service manager has handed over: `api`, `metrics`, `admin`."""
+    handed = listeners or {}
+    paths = site.appliance.paths
     asyncio.get_running_loop().add_signal_handler(
         signal.SIGHUP, lambda: log.warning("no_reload", do="conductor policy apply, or a restart")
     )
     with stop_signal() as stop:
-        async with serving(site, degraded) as server:
-            await stop.wait()
+        async with serving(site, degraded, handed) as server:
+            status = f"mode {site.appliance.mode}, policy {site.policy.revision}"
+            async with managed(partial(answers, paths.admin_socket, "/healthz"), status):
+                await stop.wait()
             await server.drain(site.appliance.api.drain_s)
 
 
 @asynccontextmanager
-async def serving(site: Site, degraded: str = "") -> AsyncIterator[Server]:
+async def serving(
+    site: Site, degraded: str = "", listeners: Listeners | None = None
+) -> AsyncIterator[Server]:
     """Enter with both ports open. Leaving cancels what still runs: `drain` first."""
-    api = site.appliance.api
+    api, handed = site.appliance.api, listeners or {}
     door = Door()
     ring = KeyRing(site.appliance.keys, resolve)
     async with services(site, degraded) as parts, AsyncExitStack() as stack:
@@ -103,9 +116,9 @@ async def serving(site: Site, degraded: str = "") -> AsyncIterator[Server]:
         for one in (admin, runner):
             await one.setup()
             stack.push_async_callback(one.cleanup)
-        await stack.enter_async_context(_administered(parts))
-        admin_port = await _listen(admin, api.admin_host, api.admin_port)
-        port = await _listen(runner, api.host, api.port)
+        await stack.enter_async_context(_administered(parts, handed))
+        admin_port = await _listen(admin, handed.get("metrics", []), api.admin_host, api.admin_port)
+        port = await _listen(runner, handed.get("api", []), api.host, api.port)
         if api.unix_socket is not None:
             listener = stack.enter_context(listening(api.unix_socket))
             await web.SockSite(runner, listener, backlog=BACKLOG).start()
@@ -125,20 +138,22 @@ def _api(parts: Services, ring: KeyRing, door: Door) -> web.Application:
     handlers = Handlers(
         chat=chat,
         explain=ExplainHandler(parts.intake, gate),
+        feedback=FeedbackHandler(parts.feedback, gate),
         models=ModelsHandler(parts.pool, int(time.time())),
         health=_health(parts, door),
     )
     return api_app(handlers, ring, parts.metrics, door)
 
 
-def _administered(parts: Services) -> AbstractAsyncContextManager[None]:
+def _administered(parts: Services, handed: Listeners) -> AbstractAsyncContextManager[None]:
     """The socket for `conductor policy` and `conductor approvals`."""
 
     async def explain(raw: bytes, key: str | None, declared: str | None) -> Body:
         return await explain_request(parts.site, parts.scanner, raw, key, declared)
 
     waiting = ApprovalsHandler(parts.approvals, parts.active, parts.audit)
-    return administered(parts.site.appliance.paths.admin_socket, parts.desk, explain, waiting)
+    where = next(iter(handed.get("admin", [])), parts.site.appliance.paths.admin_socket)
+    return administered(where, parts.desk, explain, waiting)
 
 
 def _health(parts: Services, door: Door) -> HealthHandler:
@@ -151,10 +166,14 @@ def _health(parts: Services, door: Door) -> HealthHandler:
     return HealthHandler(status, parts.metrics)
 
 
-async def _listen(runner: web.AppRunner, host: str, port: int) -> int:
-    """Listen; returns the port, chosen by the kernel when 0 was asked for."""
-    listener = bound(host, port)
-    stalled_ms = round(STALLED_READER_S * 1000)  # accepted connections inherit it
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stalled_ms)
-    await web.SockSite(runner, listener, backlog=BACKLOG).start()
-    return int(listener.getsockname()[1])
+async def _listen(runner: web.AppRunner, handed: list[socket.socket], host: str, port: int) -> int:
+    """Listen on what was handed over, else at an address of our own; returns the port of the
+    first, chosen by the kernel when 0 was asked for. A Unix socket has none: 0."""
+    ports = []
+    for listener in handed or [bound(host, port)]:
+        if listener.family != socket.AF_UNIX:
+            stalled_ms = round(STALLED_READER_S * 1000)  # accepted connections inherit it
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stalled_ms)
+            ports.append(int(listener.getsockname()[1]))
+        await web.SockSite(runner, listener, backlog=BACKLOG).start()
+    return ports[0] if ports else 0

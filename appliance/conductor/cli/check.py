@@ -27,7 +27,7 @@ def check(config: Path, as_json: bool) -> None:
         faults = [str(fault) for fault in error.faults]
         click.echo(orjson.dumps({"ok": False, "faults": faults}) if as_json else "\n".join(faults))
         raise SystemExit(1) from None
-    held = Store(site.appliance.paths.state).held()
+    held = Store(site.appliance.paths.published).held()
     workers = [worker.id for worker in site.workers]
     facts: dict[str, Any] = {
         "ok": True,

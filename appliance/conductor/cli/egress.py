@@ -11,6 +11,7 @@ from conductor.cli.options import config_option, socket_option
 
 if TYPE_CHECKING:
     from conductor.config import Site
+    from conductor.process.unixserver import Where
 
 
 @click.command()
@@ -20,26 +21,27 @@ def egress(config: Path, socket_path: Path | None) -> None:
     """Call remote vendors for `serve`, on permit only. `conductor up` and systemd start it for you.
 
     Refuses to start in mode local-only. Needs the 'egress' extra, the vendor keys that workers.yaml
-    points at, and permits/permit.pub in the state directory.
+    points at, and permits/permit.pub in the published directory.
     """
     import uvloop
 
     from conductor.activation.startup import starting
     from conductor.process.openfiles import lift_limit
+    from conductor.process.unixserver import handed_over
 
     lift_limit()
     start = starting(config)
-    socket = socket_path or start.site.appliance.paths.egress_socket
+    where = handed_over("egress", socket_path or start.site.appliance.paths.egress_socket)
     above = start.held.highest if start.degraded else None
-    uvloop.run(_serve(start.site, socket, above))
+    uvloop.run(_serve(start.site, where, above))
 
 
-async def _serve(site: Site, socket: Path, above: int | None) -> None:
+async def _serve(site: Site, where: Where, above: int | None) -> None:
     from conductor.activation.apart import read_apart
     from conductor.activation.store import Store
     from conductor.core import RemoteEndpoint
     from conductor.egress.gate import PermitGate
-    from conductor.egress.permit import PUBLIC_NAME, load_public
+    from conductor.egress.permit import load_public
     from conductor.egress.providers import LiteLLMProvider
     from conductor.egress.revisions import Revisions
     from conductor.egress.server import EgressService, new_epoch, serving
@@ -57,7 +59,7 @@ async def _serve(site: Site, socket: Path, above: int | None) -> None:
     keys = {w.id: resolve(w.endpoint.key) for w in remote if isinstance(w.endpoint, RemoteEndpoint)}
     log = appliance.log
     configure(log.format, log.level, secrets=[key.reveal() for key in keys.values()])
-    store = Store(appliance.paths.state)
+    store = Store(appliance.paths.published)
     revisions = Revisions(
         site,
         lambda revision: read_apart(site, store.copy(revision).policy),
@@ -65,7 +67,7 @@ async def _serve(site: Site, socket: Path, above: int | None) -> None:
         above=above,
     )
     gate = PermitGate(
-        load_public(appliance.paths.permits / PUBLIC_NAME),
+        load_public(appliance.paths.permit_public),
         new_epoch(),
         revisions,
         max_ttl_s=appliance.egress.permit_ttl_s + 1.0,
@@ -79,4 +81,4 @@ async def _serve(site: Site, socket: Path, above: int | None) -> None:
             revisions=revisions,
         )
         async with revisions.following(lambda: store.held().highest):
-            await serve_until_stopped(serving(socket, service, drain_s=appliance.api.drain_s))
+            await serve_until_stopped(serving(where, service, drain_s=appliance.api.drain_s), where)

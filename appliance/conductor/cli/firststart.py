@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conductor.audit import keys
 from conductor.config import Site
-from conductor.egress.permit import PRIVATE_NAME, generate
+from conductor.egress.permit import generate
 from conductor.errors import StartError
 from conductor.process.newfile import write_new
 from conductor.process.tcpsocket import bound
@@ -21,7 +21,7 @@ from conductor.settings import Api
 def prepare(site: Site) -> list[str]:
     """Make missing directories, API key files and permit keys; returns what to tell the user."""
     paths = site.appliance.paths
-    for directory in (paths.state, paths.run, paths.audit, paths.models):
+    for directory in (paths.state, paths.published, paths.run, paths.audit, paths.models):
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     said = []
     for key in site.appliance.keys:
@@ -35,9 +35,9 @@ def prepare(site: Site) -> list[str]:
     if keys.ensure(paths.audit_key, paths.audit):
         said.append(f"made the audit key in {paths.audit_key}: copy audit.pub to another machine")
     remote = any(worker.remote for worker in site.workers)
-    if remote and not (paths.permits / PRIVATE_NAME).exists():
-        generate(paths.permits)
-        said.append(f"made the permit key pair in {paths.permits}")
+    if remote and not paths.permit_key.exists():
+        generate(paths.permit_key, paths.permit_public)
+        said.append(f"made the permit key pair in {paths.permit_key.parent}")
     return said
 
 

@@ -79,7 +79,7 @@ def rollback(
         from conductor.activation.desk import reissued
         from conductor.activation.store import Store
 
-        out.write_bytes(reissued(Store(paths_in(config).state), revision))
+        out.write_bytes(reissued(Store(paths_in(config).published), revision))
         click.echo(f"{out}: to be approved and applied", err=True)
         return
     if offline:

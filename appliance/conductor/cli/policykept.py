@@ -24,7 +24,7 @@ def history(config: Path, as_json: bool) -> None:
     from conductor.activation.store import Store
     from conductor.cli.policyshown import show_history
 
-    copies = [copy.facts() for copy in Store(paths_in(config).state).history()]
+    copies = [copy.facts() for copy in Store(paths_in(config).published).history()]
     put({"object": "list", "data": copies}) if as_json else show_history(copies)
 
 
@@ -39,7 +39,7 @@ def show(revision: int | None, config: Path) -> None:
     from conductor.activation.store import Store
     from conductor.errors import StartError
 
-    store = Store(paths_in(config).state)
+    store = Store(paths_in(config).published)
     held = store.held()
     if revision is None and held.copy is None:
         raise StartError(f"no policy is kept that counts ({held.condition})")
@@ -62,18 +62,18 @@ def status(config: Path, as_json: bool) -> None:
     try:
         facts = {"running": True, **ask(paths.run, "GET", "/v1/policy")}
     except DaemonDown:
-        facts = {"running": False, **_on_disk(paths.state)}
+        facts = {"running": False, **_on_disk(paths.published)}
     counts = facts["in_force"] or facts["kept"]
     facts["file_differs"] = counts is not None and counts["sha256"] != _digest(config)
     put(facts) if as_json else show_status(facts)
     sys.exit(1 if facts["degraded"] or facts["store"] not in ("active", "empty") else 0)
 
 
-def _on_disk(state: Path) -> dict[str, Any]:
+def _on_disk(published: Path) -> dict[str, Any]:
     """What the next start would find."""
     from conductor.activation.store import Store
 
-    held = Store(state).held()
+    held = Store(published).held()
     return {
         "in_force": None,
         "kept": held.copy.facts() if held.copy else None,

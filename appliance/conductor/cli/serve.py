@@ -44,6 +44,7 @@ def serve(config: Path) -> None:
     from conductor.activation.startup import starting
     from conductor.api.server import serve as run
     from conductor.logs import configure
+    from conductor.process.manager import inherited
     from conductor.process.openfiles import lift_limit
 
     lift_limit()
@@ -56,4 +57,4 @@ def serve(config: Path) -> None:
         structlog.get_logger().warning(
             "policy_file_not_in_force", do="conductor policy apply, or leave the file as it was"
         )
-    uvloop.run(run(start.site, start.degraded))
+    uvloop.run(run(start.site, start.degraded, inherited()))

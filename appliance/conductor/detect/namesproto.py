@@ -2,7 +2,8 @@
 
 The runtime has no `onnx` package, and needs none for this: field numbers are those of onnx.proto3
 (https://github.com/onnx/onnx, ir_version 8), encoding is that of protobuf's documentation. Read:
-initialisers, and which node uses which. Written: nodes, initialisers, inputs and outputs.
+initialisers, and which node uses which. Written: nodes, initialisers, inputs and outputs. The bare
+fields serve `planner/encodergraph.py` too.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Node:
 def read_graph(data: bytes) -> tuple[list[Node], dict[str, Array]]:
     """Nodes in order, and initialisers by name. Raises `ValueError` on anything else."""
     try:
-        return _read(next((value for number, value in _fields(data) if number == 7), b""))
+        return _read(next((value for number, value in fields(data) if number == 7), b""))
     except (TypeError, OverflowError):  # a number in the place of a message, or a vast one
         raise ValueError("not an ONNX file") from None
 
@@ -42,7 +43,7 @@ def read_graph(data: bytes) -> tuple[list[Node], dict[str, Array]]:
 def _read(graph: bytes | memoryview) -> tuple[list[Node], dict[str, Array]]:
     nodes: list[Node] = []
     arrays: dict[str, Array] = {}
-    for number, value in _fields(graph):
+    for number, value in fields(graph):
         if number == 1:
             nodes.append(_node(value))
         elif number == 5:
@@ -54,7 +55,7 @@ def _read(graph: bytes | memoryview) -> tuple[list[Node], dict[str, Array]]:
 def _node(data: memoryview) -> Node:
     inputs: list[str] = []
     name = kind = ""
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number == 1:
             inputs.append(str(value, "utf-8"))
         elif number == 3:
@@ -68,13 +69,13 @@ def _tensor(data: memoryview) -> tuple[str, Array]:
     dims: list[int] = []
     number_of_type, name, raw = 0, "", None
     small: list[int] = []
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number == 1:
-            dims += [value] if isinstance(value, int) else _varints(value)
+            dims += [value] if isinstance(value, int) else varints(value)
         elif number == 2:
             number_of_type = value
         elif number == 5:
-            small += [value] if isinstance(value, int) else _varints(value)
+            small += [value] if isinstance(value, int) else varints(value)
         elif number == 8:
             name = str(value, "utf-8")
         elif number in (4, 9):  # packed floats have the bytes of raw ones
@@ -86,7 +87,7 @@ def _tensor(data: memoryview) -> tuple[str, Array]:
     return name, values.reshape(dims)
 
 
-def _fields(data: bytes | memoryview) -> Iterator[tuple[int, Any]]:
+def fields(data: bytes | memoryview) -> Iterator[tuple[int, Any]]:
     """Field numbers and values: an int for a varint, a view for everything that has a length."""
     view, at = memoryview(data), 0
     while at < len(view):
@@ -120,7 +121,8 @@ def _varint(view: memoryview, at: int) -> tuple[int, int]:
     raise ValueError("the file ends too early")
 
 
-def _varints(view: memoryview) -> list[int]:
+def varints(view: memoryview) -> list[int]:
+    """Whole numbers that stand in one field together."""
     values, at = [], 0
     while at < len(view):
         value, at = _varint(view, at)
@@ -139,9 +141,9 @@ class Writer:
 
     def constant(self, name: str, array: Array) -> str:
         """An initialiser; returns its name."""
-        tensor = [_number(1, dim) for dim in array.shape]
-        tensor += [_number(2, _NUMBERS[array.dtype]), _text(8, name)]
-        tensor.append(_sized(9, np.ascontiguousarray(array).tobytes()))
+        tensor = [integer(1, dim) for dim in array.shape]
+        tensor += [integer(2, _NUMBERS[array.dtype]), text(8, name)]
+        tensor.append(sized(9, np.ascontiguousarray(array).tobytes()))
         self._arrays.append(b"".join(tensor))
         return name
 
@@ -155,9 +157,9 @@ class Writer:
         **attributes: float | int | list[int],
     ) -> str:
         """An operator; returns the name of its first output."""
-        parts = [_text(1, name) for name in inputs] + [_text(2, name) for name in outputs]
-        parts += [_text(4, kind), _text(7, domain)]
-        parts += [_sized(5, _attribute(name, value)) for name, value in attributes.items()]
+        parts = [text(1, name) for name in inputs] + [text(2, name) for name in outputs]
+        parts += [text(4, kind), text(7, domain)]
+        parts += [sized(5, _attribute(name, value)) for name, value in attributes.items()]
         self._nodes.append(b"".join(parts))
         return outputs[0]
 
@@ -172,41 +174,49 @@ class Writer:
 
     def model(self) -> bytes:
         """The whole model: opset 17 and ONNX Runtime's own operators."""
-        graph = [_sized(1, node) for node in self._nodes]
-        graph.append(_text(2, "names"))
+        graph = [sized(1, node) for node in self._nodes]
+        graph.append(text(2, "names"))
         for number, items in ((5, self._arrays), (11, self._inputs), (12, self._outputs)):
-            graph += [_sized(number, item) for item in items]
-        opsets = [_text(1, "") + _number(2, 17), _text(1, "com.microsoft") + _number(2, 1)]
-        head = [_number(1, 8), *(_sized(8, opset) for opset in opsets)]
-        return b"".join([*head, _sized(7, b"".join(graph))])
+            graph += [sized(number, item) for item in items]
+        opsets = [text(1, "") + integer(2, 17), text(1, "com.microsoft") + integer(2, 1)]
+        head = [integer(1, 8), *(sized(8, opset) for opset in opsets)]
+        return b"".join([*head, sized(7, b"".join(graph))])
 
 
 def _attribute(name: str, value: float | int | list[int]) -> bytes:
     if isinstance(value, list):
-        body = b"".join(_number(8, item) for item in value) + _number(20, _INTS)
+        body = b"".join(integer(8, item) for item in value) + integer(20, _INTS)
     elif isinstance(value, int):
-        body = _number(3, value) + _number(20, _INT)
+        body = integer(3, value) + integer(20, _INT)
     else:
-        body = b"\x15" + np.float32(value).tobytes() + _number(20, _FLOAT)
-    return _text(1, name) + body
+        body = b"\x15" + np.float32(value).tobytes() + integer(20, _FLOAT)
+    return text(1, name) + body
 
 
 def _value(name: str, shape: Sequence[str | int]) -> bytes:
-    dims = [_text(2, dim) if isinstance(dim, str) else _number(1, dim) for dim in shape]
-    tensor = _number(1, 1) + _sized(2, b"".join(_sized(1, dim) for dim in dims))
-    return _text(1, name) + _sized(2, _sized(1, tensor))
+    dims = [text(2, dim) if isinstance(dim, str) else integer(1, dim) for dim in shape]
+    tensor = integer(1, 1) + sized(2, b"".join(sized(1, dim) for dim in dims))
+    return text(1, name) + sized(2, sized(1, tensor))
 
 
-def _number(field: int, value: int) -> bytes:
+def integer(field: int, value: int) -> bytes:
+    """A field that is a whole number."""
     return _bytes_of(field << 3) + _bytes_of(value & (1 << 64) - 1)
 
 
-def _text(field: int, value: str) -> bytes:
-    return _sized(field, value.encode())
+def text(field: int, value: str) -> bytes:
+    """A field that is a text."""
+    return sized(field, value.encode())
 
 
-def _sized(field: int, value: bytes) -> bytes:
-    return _bytes_of(field << 3 | 2) + _bytes_of(len(value)) + value
+def sized(field: int, value: bytes) -> bytes:
+    """A field that has a length."""
+    return head(field, len(value)) + value
+
+
+def head(field: int, size: int) -> bytes:
+    """What stands before the `size` bytes of such a field: long ones need not be copied for it."""
+    return _bytes_of(field << 3 | 2) + _bytes_of(size)
 
 
 def _bytes_of(value: int) -> bytes:

@@ -63,8 +63,6 @@ REASONS = frozenset(
 )
 """Every reason that `PermitRefused` carries; fit for a metric label."""
 
-PRIVATE_NAME = "permit.key"
-PUBLIC_NAME = "permit.pub"
 
 _PURPOSE = "permit"
 _DOMAIN = b"conductor permit v1\x00"
@@ -144,15 +142,14 @@ def _permit(payload: bytes) -> Permit:
 # -- key files --------------------------------------------------------------------------------
 
 
-def generate(directory: Path) -> tuple[Path, Path]:
-    """Make a key pair as PEM: `permit.key` for `serve` (0600), `permit.pub` for egress (0644).
+def generate(private: Path, public: Path) -> None:
+    """Make a key pair as PEM: one for `serve` (0600), one for egress (0644).
 
     Raises `ConfigError` when either is there already: replacing a key is a person's decision.
     """
-    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    paths = directory / PRIVATE_NAME, directory / PUBLIC_NAME
-    keyfiles.generate(*paths, _PURPOSE)
-    return paths
+    private.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    public.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    keyfiles.generate(private, public, _PURPOSE)
 
 
 def load_private(path: Path) -> Ed25519PrivateKey:

@@ -29,7 +29,7 @@ from conductor.egress.permit import Permit
 from conductor.egress.providers import Provider
 from conductor.egress.revisions import Revisions
 from conductor.errors import PermitRefused, WorkerError
-from conductor.process.unixserver import serving_app
+from conductor.process.unixserver import Where, serving_app
 from conductor.workers.headers import FAILURE, PERMIT, REASON, WORKER
 from conductor.workers.sse import DONE, framed
 
@@ -54,10 +54,10 @@ log = structlog.get_logger()
 
 
 def serving(
-    socket: Path, service: EgressService, *, drain_s: float
+    where: Where, service: EgressService, *, drain_s: float
 ) -> AbstractAsyncContextManager[None]:
-    """Serve on `socket` while the context is open. Raises `StartError`."""
-    return serving_app(socket, service.app(), drain_s=drain_s)
+    """Serve there while the context is open. Raises `StartError`."""
+    return serving_app(where, service.app(), drain_s=drain_s)
 
 
 def new_epoch() -> str:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from conductor.errors import StartError
+from conductor.planner.encodergraph import rows_first
 from conductor.planner.manifest import EncoderId
 
 if TYPE_CHECKING:
@@ -63,11 +64,13 @@ class Encoder:
         cls, onnx: Path, tokenizer: Path, *, threads: int = 2, expected: EncoderId | None = None
     ) -> Encoder:
         """Read both files. Raises `StartError` if one cannot be used or is not `expected`."""
-        found = EncoderId(_sha256(onnx), _sha256(tokenizer))
+        graph, words = _read(onnx), _read(tokenizer)
+        found = EncoderId(_sha256(graph), _sha256(words))
         if expected is not None and found != expected:
             raise StartError("the sentence encoder's files are not those that were asked for")
         try:
-            encoder = cls(_session(onnx, threads), _tokenizer(tokenizer), found)
+            graph = rows_first(graph)
+            encoder = cls(_session(graph, threads), _tokenizer(words), found)
         except StartError:
             raise
         except Exception as error:  # noqa: BLE001  both libraries raise bare or private classes
@@ -122,7 +125,7 @@ class Encoder:
         return list(self._tokenizer.encode(whole, add_special_tokens=False).ids)
 
 
-def _session(onnx: Path, threads: int) -> InferenceSession:
+def _session(graph: bytes, threads: int) -> InferenceSession:
     from onnxruntime import ExecutionMode, InferenceSession, SessionOptions
 
     options = SessionOptions()
@@ -132,13 +135,13 @@ def _session(onnx: Path, threads: int) -> InferenceSession:
     options.log_severity_level = 4  # what is wrong is raised; its log would go to our stderr
     # Threads that spin while they wait would take whole cores from a machine that is idle.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return InferenceSession(str(onnx), options, providers=["CPUExecutionProvider"])
+    return InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
-def _tokenizer(path: Path) -> Tokenizer:
+def _tokenizer(words: bytes) -> Tokenizer:
     from tokenizers import Tokenizer
 
-    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer = Tokenizer.from_buffer(words)
     tokenizer.no_truncation()
     tokenizer.no_padding()
     # A text that spells out the name of a mark is still only a text.
@@ -153,15 +156,19 @@ def _mark(tokenizer: Tokenizer, name: str) -> int:
     return int(number)
 
 
-def _sha256(path: Path) -> str:
+def _read(path: Path) -> bytes:
+    """Once: what is used are the bytes whose hash is taken."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return path.read_bytes()
     except OSError:
         raise StartError(f"{path.name} cannot be read: run 'conductor models pull'") from None
 
 
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 def _return_freed_memory() -> None:
-    """Unfolding the weights leaves 50 MB that are free and still ours; glibc can give them back."""
+    """Unfolding the weights leaves 60 MB that are free and still ours; glibc can give them back."""
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)

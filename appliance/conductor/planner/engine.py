@@ -61,6 +61,11 @@ class Planned:
     """The engine wants to see this round's answers before one is accepted. Then every step runs,
     nothing is streamed, and a further round follows; without it the last step answers."""
     insight: Insight | None = None
+    log_prob: float | None = None
+    """Natural logarithm of the chance that the engine's policy gives the choices behind this plan;
+    None where it has none, as of a rule."""
+    bundle: str = ""
+    """Id of the bundle that the engine plans with, if it has one."""
 
 
 class PlanEngine(Protocol):

@@ -44,6 +44,9 @@ class Decision:
     """What the network made of the state before anything was chosen."""
     chances: NDArray[np.float64]
     """[4, K] its chances of each first choice."""
+    log_prob: float
+    """Natural logarithm of the chance of all its choices together, had they been drawn: not of what
+    was tried out and followed from them."""
 
 
 def decide(network: Network, state: State, keepable: Flags) -> Decision | None:
@@ -56,9 +59,11 @@ def decide(network: Network, state: State, keepable: Flags) -> Decision | None:
     if first is None:
         return None
     asks: list[int] = []
+    log_prob = 0.0
     now = first
     while True:
         kind, place = divmod(int(now.argmax()), now.shape[1])
+        log_prob += float(np.log(now[kind, place]))
         if kind != Kind.KEEP:
             asks.append(place)
         if kind == Kind.LOOK and len(asks) == 1:
@@ -68,7 +73,7 @@ def decide(network: Network, state: State, keepable: Flags) -> Decision | None:
             elif (partner := _partner(state, thens)) is not None:
                 asks.append(partner)
         if kind != Kind.MORE:
-            return Decision(tuple(asks), Kind(kind), place, seen, first)
+            return Decision(tuple(asks), Kind(kind), place, seen, first, log_prob)
         state = _after(state, place)
         further = chances(network(state), legal(state, keepable))
         # `legal` lets a plan go on only where it can also end.

@@ -93,9 +93,10 @@ class PocketEngine:
 
     name = "pocket"
 
-    def __init__(self, network: Network, facts: Facts, embed: Embed) -> None:
+    def __init__(self, network: Network, facts: Facts, embed: Embed, bundle: str = "") -> None:
         self._network = network
         self._facts = facts
+        self._bundle = bundle
         self._embed = Remembered(embed)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pocket")
 
@@ -119,7 +120,7 @@ class PocketEngine:
             )
         network = graph.Graph.load(opened.read(graph.FILE))
         encoder = load_encoder(models, opened.manifest.encoder, threads=threads)
-        engine = cls(network, facts, encoder.embed)
+        engine = cls(network, facts, encoder.embed, opened.id)
         engine.try_once()
         return engine
 
@@ -161,6 +162,8 @@ class PocketEngine:
             alternates=_alternates(decision, here),
             look=decision.end is Kind.LOOK,
             insight=_insight(decision, here, request),
+            log_prob=min(decision.log_prob, 0.0),
+            bundle=self._bundle,
         )
 
     def _without_asking(self, pool: PlanPool) -> Planned:

@@ -8,8 +8,9 @@ are never logged, and neither is the text of an engine's exception, which may qu
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import orjson
 import structlog
@@ -19,7 +20,8 @@ from conductor.core import PlanRequest
 from conductor.errors import ConductorError, PlanError, StartError
 from conductor.planner import wire
 from conductor.planner.engine import PlanEngine
-from conductor.process.unixserver import serve_until_stopped, serving_app
+from conductor.planner.lm_runner import EngineBusy
+from conductor.process.unixserver import Where, handed_over, serve_until_stopped, serving_app
 from conductor.settings import PlannerConfig
 
 ENGINES_GROUP = "conductor.engines"
@@ -32,8 +34,22 @@ _BODY_S = 5.0
 """Time for a request's body to arrive; `serve` sends it in one piece."""
 _DRAIN_S = 5.0
 """Time for running questions to end when the process is stopped."""
+_LIMIT_SHARE = 0.9
+"""Of the client's patience that a language model may use up, so that its refusal still arrives."""
 
 log = structlog.get_logger()
+
+
+@runtime_checkable
+class BatchingEngine(PlanEngine, Protocol):
+    """An engine that works on many questions side by side, and holds what must be let go of."""
+
+    @property
+    def at_once(self) -> int:
+        """How many it takes; it queues by itself."""
+
+    def close(self) -> None:
+        """The process ends."""
 
 
 def run_planner(socket: Path, settings: PlannerConfig, models: Path) -> None:
@@ -42,15 +58,19 @@ def run_planner(socket: Path, settings: PlannerConfig, models: Path) -> None:
     import uvloop
 
     loaded = load_engine(settings, models)
-    uvloop.run(serve_until_stopped(serving(socket, loaded), engine=loaded.name))
+    where = handed_over("planner", socket)
+    with ExitStack() as stack:
+        if isinstance(loaded, BatchingEngine):
+            stack.callback(loaded.close)
+        uvloop.run(serve_until_stopped(serving(where, loaded), where, engine=loaded.name))
 
 
 def load_engine(settings: PlannerConfig, models: Path) -> PlanEngine:
-    """The engine that the settings name: `default`, `pocket`, or one that an installed package
-    offers.
+    """The engine that the settings name: `default`, `pocket`, `lm`, or one that an installed
+    package offers.
 
     Raises `StartError` for an unknown name, one offered twice, or one that cannot be loaded; for
-    `pocket` also `BundleError` and `ConfigError`.
+    `pocket` and `lm` also `BundleError` and `ConfigError`.
     """
     if settings.engine == "default":
         from conductor.planner.default import DefaultEngine
@@ -58,6 +78,8 @@ def load_engine(settings: PlannerConfig, models: Path) -> PlanEngine:
         return DefaultEngine()
     if settings.engine == "pocket":
         return _pocket(settings, models)
+    if settings.engine == "lm":
+        return _language_model(settings)
     return _offered(settings.engine)
 
 
@@ -71,13 +93,26 @@ def _pocket(settings: PlannerConfig, models: Path) -> PlanEngine:
     return PocketEngine.load(settings.bundle, settings.trusted_keys, models)
 
 
+def _language_model(settings: PlannerConfig) -> PlanEngine:
+    if settings.bundle is None:
+        raise StartError("the plan engine 'lm' has no bundle of its own: name one, planner.bundle")
+    try:
+        from conductor.planner.lm import Decoding, LmEngine
+    except ModuleNotFoundError as error:
+        raise StartError(
+            f"the plan engine 'lm' needs {error.name}: install conductor-appliance[planner,lm]"
+        ) from None
+    decoding = Decoding(limit_s=settings.timeout_s * _LIMIT_SHARE)
+    return LmEngine.load(settings.bundle, settings.trusted_keys, decoding)
+
+
 def _offered(name: str) -> PlanEngine:
     from importlib.metadata import entry_points
 
     offered = entry_points(group=ENGINES_GROUP)
     found = list(offered.select(name=name))
     if len(found) != 1:
-        names = ", ".join(["default", "pocket", *sorted(set(offered.names))])
+        names = ", ".join(["default", "pocket", "lm", *sorted(set(offered.names))])
         problem = "is offered by more than one package" if found else "is not installed"
         raise StartError(f"the plan engine {name!r} {problem}; choose one of: {names}")
     try:
@@ -90,9 +125,11 @@ def _offered(name: str) -> PlanEngine:
     return engine
 
 
-def serving(socket: Path, engine: PlanEngine) -> AbstractAsyncContextManager[None]:
-    """Serve `engine` on `socket` while the context is open. Raises `StartError`."""
-    return serving_app(socket, PlannerService(engine).app(), drain_s=_DRAIN_S)
+def serving(where: Where, engine: PlanEngine) -> AbstractAsyncContextManager[None]:
+    """Serve `engine` there while the context is open. Raises `StartError`."""
+    at_once = engine.at_once if isinstance(engine, BatchingEngine) else MAX_IN_FLIGHT
+    service = PlannerService(engine, max_in_flight=at_once)
+    return serving_app(where, service.app(), drain_s=_DRAIN_S)
 
 
 class PlannerService:
@@ -146,6 +183,8 @@ class PlannerService:
             return web.Response(body=answer, content_type="application/json")
         except wire.WireError as fault:
             return _refuse(400, wire.Refusal.INVALID, str(fault))
+        except EngineBusy:
+            return _refuse(503, wire.Refusal.BUSY)
         except PlanError:
             return _refuse(422, wire.Refusal.UNPLANNABLE)
         except _EngineFailed:

@@ -3,6 +3,7 @@
     POST /v1/plan    a request: the fields of `PlanRequest`, each candidate flat
                      an answer: {"plan": text, "engine": name, "alternates": [ordinal, ...],
                                  "look": flag, "insight": null or the fields of `Insight`}
+                     and, where its engine has them, "log_prob": number up to 0, "bundle": id
                      a refusal: {"error": word}, the word from `Refusal`
 
 Both ends check types, ranges and unknown keys: the peer may be of another version, or broken.
@@ -68,6 +69,8 @@ _MOST = 2**53
 """Largest whole number that every JSON reader keeps exact."""
 _DOMAIN = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _ENGINE = re.compile(r"[a-z0-9._-]{1,32}")
+_BUNDLE = re.compile(r"[0-9a-f]{64}")
+_LEAST_LOG_PROB = -1e6
 
 
 class Refusal(StrEnum):
@@ -143,13 +146,17 @@ def decode_request(raw: bytes) -> PlanRequest:
 
 def encode_planned(planned: Planned) -> bytes:
     """JSON of an answer. Raises `TypeError` for what an engine filled with other than numbers."""
-    fields = {
+    fields: Fields = {
         "plan": show(planned.plan),
         "engine": planned.engine,
         "alternates": planned.alternates,
         "look": planned.look,
         "insight": None if planned.insight is None else asdict(planned.insight),
     }
+    if planned.log_prob is not None:
+        fields["log_prob"] = planned.log_prob
+    if planned.bundle:
+        fields["bundle"] = planned.bundle
     return orjson.dumps(fields)
 
 
@@ -159,6 +166,7 @@ def decode_planned(raw: bytes, first: int = 0) -> Planned:
     Raises `WireError`, or `PlanError` when its text is no plan.
     """
     fields = read.read_object(raw)
+    log_prob, bundle = fields.pop("log_prob", None), fields.pop("bundle", "")
     read.only(fields, ("plan", "engine", "alternates", "look", "insight"), "an answer")
     engine = read.text(fields, "engine", 32)
     if not _ENGINE.fullmatch(engine):
@@ -169,6 +177,8 @@ def decode_planned(raw: bytes, first: int = 0) -> Planned:
         alternates=read.ordinals(fields, "alternates", MAX_WORKERS),
         look=read.flag(fields, "look"),
         insight=None if fields["insight"] is None else _insight(fields["insight"]),
+        log_prob=None if log_prob is None else _log_prob(log_prob),
+        bundle=_bundle_id(bundle),
     )
 
 
@@ -268,6 +278,17 @@ def _heard(item: Any, step: int, candidates: int) -> Heard:
         answer=read.text(fields, "answer", MAX_ANSWER_CHARS),
         output_tokens=read.whole(fields, "output_tokens", 0, _MOST),
     )
+
+
+def _log_prob(value: Any) -> float:
+    fields = {"log_prob": value}
+    return read.amount(fields, "log_prob", lowest=_LEAST_LOG_PROB, highest=0.0)
+
+
+def _bundle_id(value: Any) -> str:
+    if type(value) is not str or (value and not _BUNDLE.fullmatch(value)):
+        raise WireError("'bundle' is no id of a bundle")
+    return value
 
 
 def _insight(item: Any) -> Insight:

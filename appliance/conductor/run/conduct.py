@@ -32,6 +32,7 @@ from conductor.run.facts import (
 )
 from conductor.run.intake import Drafted, Intake, Judged
 from conductor.run.job import Answer, Job, Round, Run
+from conductor.run.judgeable import Judgeable, Said
 from conductor.run.recording import post
 from conductor.run.rounds import Rounds
 from conductor.run.sources import Sources
@@ -65,6 +66,7 @@ class Conduct:
         ledger: Ledger,
         metrics: Metrics,
         limits: RequestLimits,
+        judgeable: Judgeable | None = None,
     ) -> None:
         self._intake = intake
         self._rounds = rounds
@@ -73,6 +75,7 @@ class Conduct:
         self._ledger = ledger
         self._metrics = metrics
         self._limits = limits
+        self._judgeable = judgeable
 
     @asynccontextmanager
     async def answer(
@@ -93,8 +96,11 @@ class Conduct:
                 asyncio.timeout(self._limits.total_s),
                 self._answer(state, request, raw, key, declared, cost_weight) as answer,
             ):
-                yield answer
+                said = Said.of(answer) if self._judgeable is not None else None
+                yield answer if said is None else said.answer
             outcome = "completed"
+            if said is not None:
+                self._keep(state, request, key, said)
         except TimeoutError:
             raise UpstreamTimeout(
                 "The request took longer than this appliance allows (limits.total_s)."
@@ -156,6 +162,11 @@ class Conduct:
                 job.workflow.end()
                 held.settle(budget.cost_usd)
                 count_rounds(self._metrics, run)
+
+    def _keep(self, state: Conducted, request: ChatRequest, key: Key, said: Said) -> None:
+        """The client has its answer: from now on it may be judged."""
+        if self._judgeable is not None and state.judged is not None and state.run is not None:
+            self._judgeable.note(request, state.judged, state.run, key, said.text)
 
     def _reserve(self, key: Key, drafted: Drafted) -> Reservation:
         """Put aside the most that this request may cost: nothing when all candidates are free,

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
+import structlog
+
 from conductor import __version__
 from conductor.activation.checker import ask
 from conductor.activation.desk import Desk
@@ -23,7 +25,8 @@ from conductor.core import Body, Caller
 from conductor.declassify.approvals import ApprovalBook
 from conductor.detect.scan import REASONS, Scanner
 from conductor.egress.client import EgressLink
-from conductor.egress.permit import PRIVATE_NAME, load_private
+from conductor.egress.permit import generate, load_private
+from conductor.feedback.book import FeedbackBook, open_book
 from conductor.flow.artifacts import ArtifactStore
 from conductor.ledger import Ledger
 from conductor.metrics import Metrics
@@ -36,6 +39,7 @@ from conductor.run.attempts import Attempts
 from conductor.run.conduct import Conduct
 from conductor.run.executor import Executor
 from conductor.run.intake import DIRECT, KEPT, Intake
+from conductor.run.judgeable import Judgeable
 from conductor.run.memory import Memory
 from conductor.run.obligations import Duties
 from conductor.run.permits import PermitDesk
@@ -49,6 +53,8 @@ from conductor.selection import CONDUCTOR_MODELS
 from conductor.settings import Appliance
 from conductor.workers.http import HttpCaller
 from conductor.workers.pool import Pool
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,7 @@ class Services:
     intake: Intake
     conduct: Conduct
     approvals: ApprovalBook
+    feedback: FeedbackBook | None
 
     @property
     def site(self) -> Site:
@@ -129,7 +136,7 @@ async def services(site: Site, degraded: str = "") -> AsyncIterator[Services]:
     paths = appliance.paths
     check_folder(paths.run)
     async with AsyncExitStack() as stack:
-        store = Store(paths.state)
+        store = Store(paths.published)
         writer = stack.enter_context(store.writing())
         keys.ensure(paths.audit_key, paths.audit)  # of a log that is not there yet, by a new key
         audit = AuditLog.open(
@@ -184,7 +191,12 @@ async def services(site: Site, degraded: str = "") -> AsyncIterator[Services]:
         metrics.policy_in_force(site.policy.revision)
         if store.held().condition == "empty":
             await desk.begin(site)
-        parts = _Parts(active, desk, metrics, audit, ledger, scanner, pool, caller, planner, link)
+        book = open_book(appliance.feedback, paths.feedback, metrics.feedback)
+        if book is not None:
+            stack.push_async_callback(book.close)
+        parts = _Parts(
+            active, desk, metrics, audit, ledger, scanner, pool, caller, planner, link, book
+        )
         yield parts.assemble()
 
 
@@ -202,6 +214,7 @@ class _Parts:
     caller: Caller
     planner: PlannerClient
     link: EgressLink | None
+    feedback: FeedbackBook | None
     approvals: ApprovalBook = field(default_factory=ApprovalBook)
 
     def assemble(self) -> Services:
@@ -240,6 +253,7 @@ class _Parts:
             ledger=self.ledger,
             metrics=self.metrics,
             limits=appliance.limits,
+            judgeable=Judgeable(self.active, self.feedback) if self.feedback else None,
         )
         return Services(
             active=self.active,
@@ -253,12 +267,17 @@ class _Parts:
             intake=intake,
             conduct=conduct,
             approvals=self.approvals,
+            feedback=self.feedback,
         )
 
     def _desk(self, appliance: Appliance) -> PermitDesk | None:
         if self.link is None:
             return None
-        key = load_private(appliance.paths.permits / PRIVATE_NAME)
+        paths = appliance.paths
+        if not paths.permit_key.exists() and not paths.permit_public.exists():
+            generate(paths.permit_key, paths.permit_public)
+            log.info("permit_keys_made")
+        key = load_private(paths.permit_key)
         return PermitDesk(key, self.link, appliance.egress.permit_ttl_s)
 
 

@@ -31,6 +31,8 @@ def _names(site: Site) -> Iterator[str]:
         yield "status-page-open-to-the-network"
     if os.environ.get("PYTHONHASHSEED", "random") not in ("", "random"):
         yield "answers-remembered-under-a-known-key"  # see `flow/fingerprints.py`
+    if appliance.feedback.max_label is not None:
+        yield "judged-questions-kept"
     urls = [w.endpoint.base_url for w in site.workers if isinstance(w.endpoint, RemoteEndpoint)]
     if any(url is not None and url.startswith("http:") for url in urls):
         yield "vendor-without-tls"

@@ -24,6 +24,7 @@ from typing import Any, NoReturn, TextIO
 import structlog
 
 from conductor.errors import StartError
+from conductor.process.manager import notify
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SPARE_HTTP_THREADS = 8
@@ -69,9 +70,13 @@ def run_embedded(model: EmbeddedModel, socket: Path) -> NoReturn:
         provisional.unlink(missing_ok=True)
         log.info("loading", worker_model=model.alias)
         _server = _serve(model, provisional)
+        if Path().stat().st_mode & stat.S_ISGID:  # made for its group to ask
+            provisional.chmod(0o660)
         provisional.rename(socket.name)
+        notify(READY=1, STATUS=f"serving {model.alias}")
         log.info("listening", worker_model=model.alias, socket=socket.name)
         number = _wait_for_signal()
+        notify(STOPPING=1)
         log.info("stopping", signal=number.name)
         Path(socket.name).unlink(missing_ok=True)
     # At once, with the server still referenced: its destructor would wait for generations that run.

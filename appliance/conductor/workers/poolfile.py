@@ -4,12 +4,16 @@ A worker has exactly one way of being reached: `embedded` (run by the appliance 
 `tcp` (a server on this machine), or `remote` (a vendor, through egress). The first three need a
 destination of kind `local`, the last one of kind `remote`: a local worker can never leave the box,
 since its address is a socket or a literal loopback address.
+
+`cards: FILE` beside `workers` names what `conductor-build probe` measured: it counts in place of
+the `card` of a worker that is in it, which then may be left out.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+from pathlib import Path
 from typing import cast, get_args
 from urllib.parse import urlsplit
 
@@ -33,6 +37,7 @@ from conductor.policy.vocabulary import read_clearance
 from conductor.process.unixsocket import MAX_PATH_BYTES
 from conductor.secretrefs import read_ref
 from conductor.strictyaml.values import REQUIRED, Required, Section, Unique, Value
+from conductor.workers.cardsfile import NONE, Cards, CardsError, read_cards
 
 WAYS = ("embedded", "unix", "tcp", "remote")
 
@@ -50,34 +55,54 @@ _ENTIRE_URL = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~/-]*)?")
 
 _NOWHERE = Destination("", "local", Clearance(0), {}, "")
 """Stands in for a destination that has been reported as faulty."""
+_NO_CARD = Card({}, 1.0, "declared")
+"""Likewise for a card that the faulty file of cards might have had."""
 
 
 def read_pool(root: Section, policy: Policy | None, base: Base) -> tuple[Worker, ...]:
     """Every worker. Without a policy, which then has been reported, no destination is looked up."""
     ids = Unique()
     workers = []
+    cards = _cards(root, base)
     for item in root.items("workers", some=True):
         section = item.mapping()
-        workers.append(_worker(section, policy, base))
+        workers.append(_worker(section, policy, base, cards))
         ids.check(section, "id", workers[-1].id)
     root.done()
     return tuple(workers)
 
 
-def _worker(section: Section, policy: Policy | None, base: Base) -> Worker:
+def cards_path(root: Section, base: Base) -> Path | None:
+    """The file of measured cards that `workers.yaml` names; None: it names none."""
+    value = root.find("cards")
+    return None if value is None else base.root / value.text()
+
+
+def _cards(root: Section, base: Base) -> Cards | None:
+    """What was measured; None when that cannot be used, which has been reported."""
+    path = cards_path(root, base)
+    try:
+        return NONE if path is None else read_cards(path)
+    except CardsError as error:
+        root.fault("bad-cards", str(error), "cards")
+        return None
+
+
+def _worker(section: Section, policy: Policy | None, base: Base, cards: Cards | None) -> Worker:
     name = section.text("id", pattern=_ID, want=_ID_IN_WORDS)
     destination = _destination(section, policy)
     way = section.exactly_one(*WAYS)
     embedded = section.text("embedded", None, pattern=_EMBEDDED, want="a catalogue id")
     if way:
         _match(section, way, destination, base)
+    model = section.text("model") if embedded is None else section.text("model", embedded)
     worker = Worker(
         id=name,
-        model=section.text("model") if embedded is None else section.text("model", embedded),
+        model=model,
         destination=destination,
         clearance=_clearance(section, destination, policy),
         endpoint=_endpoint(section, way, name, base),
-        card=_card(section.mapping("card")),
+        card=_card(section, name, model, cards),
         price=_price(section.mapping("price", optional=way != "remote"), local=way != "remote"),
         limits=_limits(section.mapping("limits", optional=True)),
         embedded_model=embedded,
@@ -135,7 +160,7 @@ def _embedded(section: Section, name: str, base: Base) -> UnixEndpoint:
         section.fault("bad-value", "an embedded worker's id may not hold '/'", "id")
     path = base.paths.worker_socket(name)
     if len(bytes(path)) > MAX_PATH_BYTES:
-        message = "its socket 'worker-<id>.sock' below paths.run would have too long a path"
+        message = "its socket 'workers/<id>.sock' below paths.run would have too long a path"
         section.fault("bad-value", message, "id")
     return UnixEndpoint(path)
 
@@ -202,7 +227,24 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def _card(section: Section) -> Card:
+def _card(section: Section, name: str, model: str, cards: Cards | None) -> Card:
+    """The measured one, else the one that stands here, which then has to."""
+    measured = cards.workers.get(name) if cards else None
+    if measured and model and measured.model != model:
+        section.fault(
+            "bad-cards",
+            "this worker was measured with another model: run `conductor-build probe` again",
+            "model",
+        )
+    found = measured.card if measured else None
+    needed = cards is not None and found is None
+    if not needed and "card" not in section:
+        return found or _NO_CARD
+    declared = _declared(section.mapping("card"))
+    return found or declared
+
+
+def _declared(section: Section) -> Card:
     skills = section.mapping("skill")
     skill = {}
     for domain, position, value in skills.entries():

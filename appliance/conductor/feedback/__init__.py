@@ -1,0 +1,1 @@
+"""What callers say of answers, kept for training: off unless a site turns it on."""
