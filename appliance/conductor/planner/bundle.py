@@ -2,15 +2,19 @@
 
     manifest.json   what it is and what every file must be (`manifest.py`)
     manifest.sig    who vouches for the manifest (`signature.py`)
-    pocket/  plan/  report/
+    pocket/  plan/  report/         of a pocket conductor
+    lm/  onnx/  plan/  report/      of a language model
 
 The signature is checked before anything of the manifest is believed, then every file by size and
 sha256. Each file is read once, and what is handed out are the bytes that were hashed: whatever
 happens on disk afterwards changes nothing. Directories are walked by descriptor and links are never
 followed, so that nothing can be put in between.
 
-Left out: who is trusted (`trust.py`); writing bundles (`conductor_build.bundle`); models too large
-for memory, which need another way than `read`.
+Weights of a language model do not fit beside themselves. They are hashed piece by piece and not
+kept: `read` reads and hashes them again. Whoever maps them by `path` instead must be sure that
+nobody can write there: the way to that is a directory of root's.
+
+Left out: who is trusted (`trust.py`); writing bundles (`conductor_build.bundle`).
 """
 
 from __future__ import annotations
@@ -20,13 +24,15 @@ import hashlib
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from conductor.errors import BundleError
 from conductor.plan.language import LANGUAGE_VERSION
+from conductor.planner.kinds import KINDS, POCKET
 from conductor.planner.manifest import (
     MAX_MANIFEST_BYTES,
     EncoderId,
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.sig"
 
+_PIECE = 4 * 1024 * 1024
 _FRESH = "take a fresh copy of the bundle"
 _NO_MANIFEST = (
     Refusal.ABSENT,
@@ -64,11 +71,14 @@ class Runtime:
     plan_language: int = LANGUAGE_VERSION
     features: int | None = None
     encoders: Collection[EncoderId] | None = None
+    kind: str | None = None
+    """Runtimes that name features run pocket conductors."""
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """An opened bundle: all of it was checked, and nothing is read from `path` any more."""
+    """An opened bundle: all of it was checked, and nothing but weights is read from `path` any
+    more."""
 
     path: Path
     id: str
@@ -80,13 +90,14 @@ class Bundle:
 
     def read(self, name: str) -> bytes:
         """The bytes that were verified, by path as in the manifest. Raises `BundleError`."""
-        try:
+        if name in self._contents:
             return self._contents[name]
-        except KeyError:
-            held = ", ".join(sorted(self._contents))
-            raise BundleError(
-                Refusal.MISSING, f"no such file in the bundle; it has {held}"
-            ) from None
+        fact = self.manifest.files.get(name)
+        if fact is None:
+            held = ", ".join(sorted(self.manifest.files))
+            raise BundleError(Refusal.MISSING, f"no such file in the bundle; it has {held}")
+        with _system_errors(), _directory(self.path) as root, _down(root, name) as folder:
+            return _verified(folder, name.rpartition("/")[2], name, fact)
 
 
 def open_bundle(
@@ -96,22 +107,17 @@ def open_bundle(
 
     Raises `BundleError`; its `reason` is a `Refusal`, its message one line that says what to do.
     """
-    try:
-        with _directory(path) as root:
-            data = _read(root, MANIFEST, MAX_MANIFEST_BYTES, _NO_MANIFEST)
-            line = _read(root, SIGNATURE, SIGNATURE_BYTES, _NO_SIGNATURE)
-            signer = check(line, data, trusted)
-            manifest = decode(data)
-            _check_runtime(manifest, runtime or Runtime())
-            contents = dict(_contents(root, "", manifest.files))
-    except OSError as error:
-        raise BundleError(
-            Refusal.UNREADABLE,
-            f"the bundle cannot be read ({os.strerror(error.errno or 0)}): check its permissions",
-        ) from None
-    missing = sorted(manifest.files.keys() - contents.keys())
+    with _system_errors(), _directory(path) as root:
+        data = _read(root, MANIFEST, MAX_MANIFEST_BYTES, _NO_MANIFEST)
+        line = _read(root, SIGNATURE, SIGNATURE_BYTES, _NO_SIGNATURE)
+        signer = check(line, data, trusted)
+        manifest = decode(data)
+        _check_runtime(manifest, runtime or Runtime())
+        found = dict(_contents(root, "", manifest))
+    missing = sorted(manifest.files.keys() - found.keys())
     if missing:
         raise BundleError(Refusal.MISSING, f"{missing[0]} is missing: {_FRESH}")
+    contents = {name: content for name, content in found.items() if content is not None}
     return Bundle(path, hashlib.sha256(data).hexdigest(), signer, manifest, contents)
 
 
@@ -123,22 +129,41 @@ def _check_runtime(manifest: Manifest, runtime: Runtime) -> None:
             f"it writes plan language {manifest.plan_language}, this release reads "
             f"{runtime.plan_language}: train it again, or use the release it was built with",
         )
+    wanted = runtime.kind or (POCKET.name if runtime.features is not None else manifest.kind)
+    if manifest.kind != wanted:
+        raise BundleError(
+            Refusal.KIND,
+            f"it is a bundle of kind {manifest.kind}, and one of kind {wanted} is asked for: name "
+            "another bundle, or another planner.engine",
+        )
     if runtime.features is not None and manifest.features != runtime.features:
         raise BundleError(
             Refusal.FEATURES,
             f"it was trained on features {manifest.features}, this release computes "
             f"{runtime.features}: train it again, or use the release it was built with",
         )
-    if runtime.encoders is not None and manifest.encoder not in runtime.encoders:
+    encoder = manifest.encoder
+    if encoder and runtime.encoders is not None and encoder not in runtime.encoders:
         raise BundleError(
             Refusal.ENCODER,
-            f"it was trained with encoder {manifest.encoder.onnx} and tokenizer "
-            f"{manifest.encoder.tokenizer}, which the model catalogue does not hold as a pair: "
-            "use the release it was built with, or train it again",
+            f"it was trained with encoder {encoder.onnx} and tokenizer {encoder.tokenizer}, which "
+            "the model catalogue does not hold as a pair: use the release it was built with, or "
+            "train it again",
         )
 
 
 # -- the directory ----------------------------------------------------------------------------
+
+
+@contextmanager
+def _system_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BundleError(
+            Refusal.UNREADABLE,
+            f"the bundle cannot be read ({os.strerror(error.errno or 0)}): check its permissions",
+        ) from None
 
 
 @contextmanager
@@ -154,18 +179,31 @@ def _directory(path: Path) -> Iterator[int]:
         os.close(root)
 
 
-def _contents(
-    folder: int, prefix: str, files: Mapping[str, FileFact]
-) -> Iterator[tuple[str, bytes]]:
-    """Path and verified bytes of everything below; anything the manifest does not name refuses."""
+@contextmanager
+def _down(root: int, path: str) -> Iterator[int]:
+    """The folder that a file of the bundle stands in."""
+    with ExitStack() as stack:
+        folder = root
+        for name in path.split("/")[:-1]:
+            folder = stack.enter_context(_opened(folder, name, os.O_DIRECTORY))
+        yield folder
+
+
+def _contents(folder: int, prefix: str, manifest: Manifest) -> Iterator[tuple[str, bytes | None]]:
+    """Path and verified bytes of everything below, weights without their bytes; anything the
+    manifest does not name refuses."""
+    files, kind = manifest.files, KINDS[manifest.kind]
     with os.scandir(folder) as entries:
         for entry in entries:
             path = prefix + entry.name
-            if path in files:
+            if kind.is_weights(path) and path in files:
+                _verify(folder, entry.name, path, files[path])
+                yield path, None
+            elif path in files:
                 yield path, _verified(folder, entry.name, path, files[path])
             elif any(name.startswith(f"{path}/") for name in files):
                 with _opened(folder, entry.name, os.O_DIRECTORY) as inner:
-                    yield from _contents(inner, f"{path}/", files)
+                    yield from _contents(inner, f"{path}/", manifest)
             elif path not in (MANIFEST, SIGNATURE):
                 raise BundleError(
                     Refusal.EXTRA,
@@ -176,23 +214,45 @@ def _contents(
 def _verified(folder: int, name: str, path: str, fact: FileFact) -> bytes:
     data = _read(folder, name, fact.size)
     if len(data) != fact.size or hashlib.sha256(data).hexdigest() != fact.sha256:
-        raise BundleError(Refusal.TAMPERED, f"{path} is not what the manifest says: {_FRESH}")
+        raise _tampered(path)
     return data
+
+
+def _verify(folder: int, name: str, path: str, fact: FileFact) -> None:
+    """The same for a file of weights, of which never more than a piece is in memory."""
+    found, left, piece = hashlib.sha256(), fact.size, bytearray(_PIECE)
+    with _file(folder, name) as file:
+        while left >= 0 and (count := file.readinto(piece)):
+            found.update(memoryview(piece)[:count])
+            left -= count
+    if left or found.hexdigest() != fact.sha256:
+        raise _tampered(path)
+
+
+def _tampered(path: str) -> BundleError:
+    return BundleError(Refusal.TAMPERED, f"{path} is not what the manifest says: {_FRESH}")
 
 
 def _read(folder: int, name: str, limit: int, absent: tuple[Refusal, str] | None = None) -> bytes:
     """At most one byte more than `limit`, by which whoever asks tells that it is too long."""
     try:
-        # Non-blocking: a pipe in a file's place must not hold up the start.
-        with _opened(folder, name, os.O_NONBLOCK) as descriptor:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise _special(name)
-            with open(descriptor, "rb", closefd=False) as file:
-                return file.read(limit + 1)
+        with _file(folder, name) as file:
+            return file.read(limit + 1)
     except FileNotFoundError:
         if absent is None:
             raise
         raise BundleError(*absent) from None
+
+
+@contextmanager
+def _file(folder: int, name: str) -> Iterator[BufferedReader]:
+    """A plain file of the folder, and nothing else."""
+    # Non-blocking: a pipe in a file's place must not hold up the start.
+    with _opened(folder, name, os.O_NONBLOCK) as descriptor:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _special(name)
+        with open(descriptor, "rb", closefd=False) as file:
+            yield file
 
 
 @contextmanager

@@ -5,15 +5,24 @@ not exactly that are refused, which rules out duplicate keys, numbers that two r
 differently, and text after the end, without a rule for each.
 
     schema         version of this form
-    kind           "pocket"
+    kind           "pocket" or "lm" (`kinds.py`)
     created        when, in UTC: 2026-11-30T12:00:00Z
     plan_language  version of the language that it writes
-    features       version of the features that it was trained on
-    encoder        sha256 of the sentence encoder's `onnx` and `tokenizer`, files of the catalogue
     files          path -> sha256 and size in bytes, of everything but manifest and signature
     provenance     recipe (any JSON), data (name -> sha256), seed, versions, summary
 
-Left out: reading a bundle from disk and checking its signature (`bundle.py`).
+What it was made for, of a pocket conductor:
+
+    features       version of the features that it was trained on
+    encoder        sha256 of the sentence encoder's `onnx` and `tokenizer`, files of the catalogue
+
+and of a language model:
+
+    prompt         `version` of the prompt that it was trained on, and `digest` of its fixed part
+    precision      how weights are stored: float32, bfloat16, float16, int8, int4, fp8
+
+Left out: reading a bundle from disk and checking its signature (`bundle.py`); whether the files of
+a language model fit each other (`lm_parts.py`).
 """
 
 from __future__ import annotations
@@ -29,32 +38,18 @@ import orjson
 
 from conductor.errors import BundleError
 from conductor.plan.language import LANGUAGE_VERSION
+from conductor.planner.kinds import KINDS, LM, MAX_TOTAL_BYTES, POCKET, Kind
 
 SCHEMA = 1
 
-KIND = "pocket"
-FOLDERS = ("pocket", "plan", "report")
-REQUIRED = ("pocket/decoder.onnx", "pocket/seen.bin")
-"""Without the second nobody can tell which prompts may be used to judge it."""
-
 MAX_MANIFEST_BYTES = 256 * 1024
 MAX_FILES = 256
-MAX_TOTAL_BYTES = 64 * 1024 * 1024
-"""A bundle is held in memory while it is opened; the planner process has 300 MB for everything."""
+PRECISIONS = ("float32", "bfloat16", "float16", "int8", "int4", "fp8")
 
 _MAX_DEPTH = 64
-_FIELDS = (
-    "schema",
-    "kind",
-    "created",
-    "plan_language",
-    "features",
-    "encoder",
-    "files",
-    "provenance",
-)
+_ALL = ("schema", "kind", "created", "plan_language", "files", "provenance")
+_OF_KIND = {POCKET.name: ("features", "encoder"), LM.name: ("prompt", "precision")}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_PATH = re.compile(rf"(?:{'|'.join(FOLDERS)})(?:/[A-Za-z0-9][A-Za-z0-9._-]{{0,63}}){{1,3}}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._/+-]{0,99}")
 _CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 
@@ -70,7 +65,8 @@ class Refusal(StrEnum):
     MANIFEST = "manifest"  # signed, but no manifest
     SCHEMA = "schema"  # a manifest of another version
     LANGUAGE = "language"  # made for another plan language
-    FEATURES = "features"  # made for other features
+    KIND = "kind"  # of another kind than is asked for
+    FEATURES = "features"  # made for other features, or another prompt
     ENCODER = "encoder"  # made for an encoder or tokenizer that is not here
     MISSING = "missing"  # a file that the manifest names
     EXTRA = "extra"  # something that it does not name
@@ -85,6 +81,14 @@ class EncoderId:
 
     onnx: str
     tokenizer: str
+
+
+@dataclass(frozen=True)
+class PromptId:
+    """The prompt that a language model was trained on (`plan.prompt.Prompter.digest`)."""
+
+    version: int
+    digest: str
 
 
 @dataclass(frozen=True)
@@ -111,21 +115,28 @@ class Provenance:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One bundle, described. `files` maps paths with `/`, relative to the bundle."""
+    """One bundle, described. `files` maps paths with `/`, relative to the bundle. Exactly the
+    fields of its kind are there, those of the other kind are None."""
 
     created: str
-    features: int
-    encoder: EncoderId
     provenance: Provenance
     files: Mapping[str, FileFact]
     plan_language: int = LANGUAGE_VERSION
-    kind: str = KIND
+    kind: str = POCKET.name
+    features: int | None = None
+    encoder: EncoderId | None = None
+    prompt: PromptId | None = None
+    precision: str | None = None
+
+    def facts(self) -> dict[str, Any]:
+        """All that it says, without the fields of the other kind."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def encode(manifest: Manifest) -> bytes:
     """The one spelling. Raises `BundleError` (`manifest`) when `decode` would refuse it."""
     try:
-        record = {"schema": SCHEMA, **asdict(manifest)}
+        record = {"schema": SCHEMA, **manifest.facts()}
         # Through the standard library first: orjson would write NaN as null without a word.
         data = _spell(json.loads(json.dumps(record, allow_nan=False)))
     except (TypeError, ValueError, RecursionError):
@@ -181,39 +192,60 @@ def _spell(record: dict[str, Any]) -> bytes:
 
 
 def _manifest(record: dict[str, Any]) -> Manifest:
-    fields = _fields(record, "the manifest", _FIELDS)
-    if fields["kind"] != KIND:
-        raise _bad(f"kind must be {KIND!r}")
-    encoder = _fields(fields["encoder"], "encoder", ("onnx", "tokenizer"))
+    kind = KINDS.get(name) if isinstance(name := record.get("kind"), str) else None
+    if kind is None:
+        raise _bad(f"kind must be one of {', '.join(KINDS)}")
+    fields = _fields(record, "the manifest", (*_ALL, *_OF_KIND[kind.name]))
     return Manifest(
-        kind=KIND,
+        kind=kind.name,
         created=_text(fields["created"], "created", _CREATED),
         plan_language=_count(fields["plan_language"], "plan_language"),
-        features=_count(fields["features"], "features"),
-        encoder=EncoderId(
-            _text(encoder["onnx"], "encoder.onnx", _SHA256),
-            _text(encoder["tokenizer"], "encoder.tokenizer", _SHA256),
-        ),
         provenance=_provenance(fields["provenance"]),
-        files=_files(fields["files"]),
+        files=_files(fields["files"], kind),
+        **(_made_for_lm(fields) if kind is LM else _made_for_pocket(fields)),
     )
 
 
-def _files(value: Any) -> dict[str, FileFact]:
+def _made_for_pocket(fields: dict[str, Any]) -> dict[str, Any]:
+    encoder = _fields(fields["encoder"], "encoder", ("onnx", "tokenizer"))
+    return {
+        "features": _count(fields["features"], "features"),
+        "encoder": EncoderId(
+            _text(encoder["onnx"], "encoder.onnx", _SHA256),
+            _text(encoder["tokenizer"], "encoder.tokenizer", _SHA256),
+        ),
+    }
+
+
+def _made_for_lm(fields: dict[str, Any]) -> dict[str, Any]:
+    prompt = _fields(fields["prompt"], "prompt", ("version", "digest"))
+    if fields["precision"] not in PRECISIONS:
+        raise _bad(f"precision must be one of {', '.join(PRECISIONS)}")
+    return {
+        "prompt": PromptId(
+            _count(prompt["version"], "prompt.version"),
+            _text(prompt["digest"], "prompt.digest", _SHA256),
+        ),
+        "precision": fields["precision"],
+    }
+
+
+def _files(value: Any, kind: Kind) -> dict[str, FileFact]:
     files = {}
     for path, entry in _object(value, "files").items():
-        if not _PATH.fullmatch(path):
-            raise _bad(f"a file's path must lie in {', '.join(FOLDERS)} and be plain ASCII")
+        if not kind.is_path(path):
+            raise _bad(f"a file's path must lie in {', '.join(kind.folders)} and be plain ASCII")
         facts = _fields(entry, path, ("sha256", "size"))
         files[path] = FileFact(
             _text(facts["sha256"], f"sha256 of {path}", _SHA256),
             _count(facts["size"], f"size of {path}"),
         )
-    for path in REQUIRED:
-        if path not in files:
-            raise _bad(f"it names no {path}")
-    if len(files) > MAX_FILES or sum(fact.size for fact in files.values()) > MAX_TOTAL_BYTES:
-        raise _bad(f"more than {MAX_FILES} files or {MAX_TOTAL_BYTES} bytes are no {KIND} bundle")
+    if lacking := kind.lacks(files):
+        raise _bad(f"it names no {lacking}")
+    sizes = {path: fact.size for path, fact in files.items()}
+    if len(files) > MAX_FILES or kind.too_large(sizes):
+        most = f"{MAX_FILES} files or, weights aside, {MAX_TOTAL_BYTES} bytes"
+        raise _bad(f"more than {most} are no {kind.name} bundle")
     return files
 
 
