@@ -16,15 +16,14 @@ from typing import cast, get_args
 
 from conductor.audit.segments import MAX_BATCH
 from conductor.labels import Label, Lattice
+from conductor.plannerfile import read_planner
 from conductor.policy.vocabulary import read_label
 from conductor.process.unixsocket import MAX_PATH_BYTES
 from conductor.secretrefs import read_ref
 from conductor.settings import (
-    MAX_COST_WEIGHT,
     Api,
     Appliance,
     AuditConfig,
-    CostWeights,
     EgressConfig,
     FeedbackConfig,
     Key,
@@ -33,7 +32,6 @@ from conductor.settings import (
     LogLevel,
     Mode,
     Paths,
-    PlannerConfig,
     RequestLimits,
     ScanConfig,
 )
@@ -43,10 +41,7 @@ _SOCKET_NAME_BYTES = 40
 """Room that a run directory should leave for the sockets in it; longer worker ids may need more."""
 
 _KEY_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_ENGINE = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-SHIPPED = "pocket"
-"""`planner.bundle` that means the one inside the package (`planner/trust.py`)."""
 _DAY_S = 86_400.0
 _GIB = 2**30
 
@@ -92,7 +87,7 @@ def read_appliance(
 ) -> Appliance:
     """The rest of the file. `models` are the names that a key may be restricted to."""
     keys = _keys(root, base, lattice, models)
-    planner = _planner(root.mapping("planner", optional=True), base.root)
+    planner = read_planner(root.mapping("planner", optional=True), base.root)
     section = root.mapping("egress", optional=True)
     egress = EgressConfig(_seconds(section, "permit_ttl_s", EgressConfig.permit_ttl_s, 300.0))
     section.done()
@@ -239,36 +234,6 @@ def _limits(section: Section) -> RequestLimits:
     )
     section.done()
     return limits
-
-
-def _planner(section: Section, root: Path) -> PlannerConfig:
-    bundle = section.text("bundle", SHIPPED)
-    keys = section.texts("trusted_keys", (), some=True)
-    planner = PlannerConfig(
-        engine=section.text("engine", PlannerConfig.engine, pattern=_ENGINE, want="a name"),
-        bundle=None if bundle == SHIPPED else root / bundle,
-        trusted_keys=tuple(root / key for key in keys),
-        timeout_s=_seconds(section, "timeout_s", PlannerConfig.timeout_s, 60.0),
-        cost_weight=_cost_weights(section.mapping("cost_weight", optional=True)),
-    )
-    if planner.bundle and "trusted_keys" not in section:
-        message = "a bundle at a path needs trusted_keys: the public key files of who may sign it"
-        section.fault("untrusted", message, "bundle")
-    if keys and not planner.bundle:
-        message = "trusted_keys are for a bundle at a path; the shipped one has its own"
-        section.fault("bad-value", message, "trusted_keys")
-    section.done()
-    return planner
-
-
-def _cost_weights(section: Section) -> CostWeights:
-    weights = CostWeights(
-        thrifty=section.number("thrifty", CostWeights.thrifty, high=MAX_COST_WEIGHT),
-        balanced=section.number("balanced", CostWeights.balanced, high=MAX_COST_WEIGHT),
-        quality=section.number("quality", CostWeights.quality, high=MAX_COST_WEIGHT),
-    )
-    section.done()
-    return weights
 
 
 def _scan(section: Section) -> ScanConfig:

@@ -5,11 +5,14 @@
       StartError            a process cannot start: its socket is taken, an engine is unknown
       SecretUnavailable     a secret is not where the configuration says
       PlanError             text that is no plan, or a plan that does not fit the pool
+        EngineBusy          a language model has too many plans waiting (planner/lm_runner.py)
+      RunnerFailed          a language model broke (planner/lm_runner.py)
       PermitRefused         egress will not send
       ApprovalRefused       a person's approval does not count (declassify/approved.py)
       BundleError           a trained conductor on disk cannot be trusted, or not be written
       WorkerError           an attempt failed; `failure` says how
       AuditError            the decision cannot be recorded
+      UpgradeError          a version cannot be put in force, or a copy not be made or put back
       ApiError              what a client sees: status, type, code, message
         BadRequest  InvalidKey  PolicyBlocked  ApprovalRequired  ModelNotAllowed  LabelNotAllowed
         CostWeightNotAllowed  ModelNotFound  NotFound  MethodNotAllowed  TooLarge  RateLimited
@@ -88,6 +91,11 @@ class BundleError(ConductorError):
     def __init__(self, reason: str, message: str) -> None:
         self.reason = reason
         super().__init__(message)
+
+
+class UpgradeError(ConductorError):
+    """A version cannot be put in force, or a copy of the box not be made or put back. The message
+    says what is in force now."""
 
 
 class AuditError(ConductorError):

@@ -145,6 +145,27 @@ class CostWeights:
         return weights[preference]
 
 
+Device = Literal["auto", "cpu", "cuda"]
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True)
+class LmConfig:
+    """How the engine `lm` runs its language model, and chooses tokens: see `planner/lm_runner.py`
+    and `planner/lm.py`, whose values these are."""
+
+    runner: str = "torch"
+    device: Device = "auto"
+    dtype: Dtype = "auto"
+    threads: int = 2
+    max_running: int = 8
+    max_waiting: int = 128
+    cache_tokens: int = 16_384
+    max_tokens: int = 512
+    temperature: float = 1.0
+    sample: bool = False
+
+
 @dataclass(frozen=True)
 class PlannerConfig:
     """Which plan engine runs, how long it may think about one plan before the default plan is
@@ -159,6 +180,7 @@ class PlannerConfig:
     trusted_keys: tuple[Path, ...] = ()
     timeout_s: float = 2.0
     cost_weight: CostWeights = CostWeights()
+    lm: LmConfig = LmConfig()
 
 
 @dataclass(frozen=True)

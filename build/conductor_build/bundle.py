@@ -2,7 +2,8 @@
 
 Everything is written into a hidden sibling of the final directory and put on the disk: the files,
 then the manifest, then the signature. There it is opened like any other bundle, and only then
-renamed into place in one step. A kill, a full disk or a power cut leaves at most the sibling, which
+renamed into place in one step. Weights of a language model are copied piece by piece and never held
+in memory. A kill, a full disk or a power cut leaves at most the sibling, which
 the next write to the same place removes.
 
 An existing bundle is never replaced: `out` must not exist, or be an empty directory. Setting a path
@@ -16,7 +17,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -25,11 +26,12 @@ from typing import TYPE_CHECKING
 
 from conductor.errors import BundleError
 from conductor.planner.bundle import MANIFEST, SIGNATURE, Bundle, open_bundle
+from conductor.planner.kinds import LM, MAX_TOTAL_BYTES, POCKET
 from conductor.planner.manifest import (
-    MAX_TOTAL_BYTES,
     EncoderId,
     FileFact,
     Manifest,
+    PromptId,
     Provenance,
     Refusal,
     encode,
@@ -40,6 +42,7 @@ from conductor.process.newfile import write_new
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+_PIECE = 4 * 1024 * 1024
 _FILE_MODE = 0o644
 _FOLDER_MODE = 0o755  # the planner process runs as another user than the one who trains
 
@@ -53,21 +56,58 @@ class Facts:
     provenance: Provenance
     created: datetime | None = None
 
+    def manifest(self, files: Mapping[str, FileFact]) -> Manifest:
+        """Of a pocket conductor of these files. Not checked yet."""
+        when = _when(self.created)
+        return Manifest(when, self.provenance, files, features=self.features, encoder=self.encoder)
+
+
+@dataclass(frozen=True)
+class LmFacts:
+    """The same of a language model. `precision`: how its weights are stored."""
+
+    prompt: PromptId
+    precision: str
+    provenance: Provenance
+    created: datetime | None = None
+
+    def manifest(self, files: Mapping[str, FileFact]) -> Manifest:
+        """Of a language model of these files. Not checked yet."""
+        return Manifest(
+            _when(self.created),
+            self.provenance,
+            files,
+            kind=LM.name,
+            prompt=self.prompt,
+            precision=self.precision,
+        )
+
+
+def _when(created: datetime | None) -> str:
+    return (created or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
 
 def write_bundle(
     out: Path,
     files: Mapping[str, bytes | Path],
-    facts: Facts,
+    facts: Facts | LmFacts,
     signing_key: Ed25519PrivateKey,
+    fits: Callable[[Bundle], None] = lambda opened: None,
 ) -> Bundle:
     """Write, sign, check and put in place; returns the bundle as it was read back.
 
-    `files` maps paths inside the bundle to contents, or to files that hold them.
+    `files` maps paths inside the bundle to contents, or to files that hold them. `fits` may refuse
+    the bundle by a `BundleError`, before anybody sees it.
     Raises `BundleError`, and then `out` is as it was; only when the disk fails to confirm the very
     last step, `out` is whole and the error says to check it.
     """
-    contents = {path: _content(path, source) for path, source in files.items()}
-    manifest = encode(_manifest(contents, facts))
+    kind = LM if isinstance(facts, LmFacts) else POCKET
+    contents = {
+        path: source if kind.is_weights(path) else _content(path, source)
+        for path, source in files.items()
+    }
+    described = {path: _described(path, content) for path, content in contents.items()}
+    manifest = encode(facts.manifest(described))
     written = {
         **dict(sorted(contents.items())),
         MANIFEST: manifest,
@@ -76,9 +116,10 @@ def write_bundle(
     try:
         _refuse_present(out)
         _make(out.parent)
-        with _sibling(out) as folder:
+        with sibling(out) as folder:
             _fill(folder, written)
             bundle = open_bundle(folder, [signing_key.public_key()])
+            fits(bundle)
             # Refused by the system when something that is not an empty directory is there by now.
             folder.rename(out)
     except OSError as error:
@@ -98,18 +139,15 @@ def _content(path: str, source: bytes | Path) -> bytes:
         raise _cannot(f"the file for {path} cannot be read ({_said(error)})") from None
 
 
-def _manifest(contents: Mapping[str, bytes], facts: Facts) -> Manifest:
-    created = (facts.created or datetime.now(UTC)).astimezone(UTC)
-    return Manifest(
-        created=created.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        features=facts.features,
-        encoder=facts.encoder,
-        provenance=facts.provenance,
-        files={
-            path: FileFact(hashlib.sha256(data).hexdigest(), len(data))
-            for path, data in contents.items()
-        },
-    )
+def _described(path: str, content: bytes | Path) -> FileFact:
+    """Of weights in a file, what it holds now; that it was copied so is checked in the end."""
+    if isinstance(content, bytes):
+        return FileFact(hashlib.sha256(content).hexdigest(), len(content))
+    try:
+        with content.open("rb") as file:
+            return FileFact(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
+    except OSError as error:
+        raise _cannot(f"the file for {path} cannot be read ({_said(error)})") from None
 
 
 def _refuse_present(out: Path) -> None:
@@ -119,15 +157,27 @@ def _refuse_present(out: Path) -> None:
         raise _cannot("something is there already; give a new directory, then point to that one")
 
 
-def _fill(folder: Path, written: Mapping[str, bytes]) -> None:
+def _fill(folder: Path, written: Mapping[str, bytes | Path]) -> None:
     """In the order given, each file on the disk before the next is begun."""
     for path, data in written.items():
         target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        write_new(target, data, _FILE_MODE)
+        if isinstance(data, Path):
+            _copy(target, data)
+        else:
+            write_new(target, data, _FILE_MODE)
     for inner, _, _ in os.walk(folder, topdown=False):
         Path(inner).chmod(_FOLDER_MODE)
         _sync(Path(inner))
+
+
+def _copy(target: Path, source: Path) -> None:
+    """As `write_new`, piece by piece."""
+    with target.open("xb") as file, source.open("rb") as held:
+        os.fchmod(file.fileno(), _FILE_MODE)
+        shutil.copyfileobj(held, file, _PIECE)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _make(parent: Path) -> None:
@@ -150,7 +200,7 @@ def _confirm(parent: Path) -> None:
 
 
 @contextmanager
-def _sibling(out: Path) -> Iterator[Path]:
+def sibling(out: Path) -> Iterator[Path]:
     """A directory beside `out`, locked while it is in use and gone afterwards."""
     prefix = f".{out.name}.partial-"
     for left in out.parent.iterdir():

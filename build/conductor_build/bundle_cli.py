@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import click
 
 from conductor.errors import BundleError, ConfigError
 from conductor.planner.bundle import Bundle
-from conductor.planner.manifest import Refusal
+from conductor.planner.kinds import LM
+from conductor.planner.manifest import Manifest, Refusal
 
 
 @click.group()
@@ -57,7 +58,8 @@ def keygen(out: Path) -> None:
 def verify(
     context: click.Context, name_or_path: str, keys: tuple[Path, ...], as_json: bool
 ) -> None:
-    """Check signature, files and fit of BUNDLE: a directory, or `pocket` for the shipped one.
+    """Check signature, files and fit of BUNDLE: a directory, or `pocket` for the shipped one. Of
+    a language model also that prompt, tokenizer, tables and checkpoint belong together.
 
     \b
     Exit codes:
@@ -69,6 +71,10 @@ def verify(
 
     try:
         opened = resolve(name_or_path, keys)
+        if opened.manifest.kind == LM.name:
+            from conductor_build.lm.lmbundle import check
+
+            check(opened)
     except BundleError as error:
         _refuse(str(error), error.reason, as_json)
         context.exit(2 if error.reason in (Refusal.ABSENT, Refusal.UNREADABLE) else 1)
@@ -87,7 +93,18 @@ def _refuse(message: str, reason: str, as_json: bool) -> None:
 
 def facts(opened: Bundle) -> dict[str, Any]:
     """Everything that the bundle says of itself, and who signed it."""
-    return {"id": opened.id, "signer": opened.signer, **asdict(opened.manifest)}
+    return {"id": opened.id, "signer": opened.signer, **opened.manifest.facts()}
+
+
+def _made_for(manifest: Manifest) -> Iterator[str]:
+    if manifest.encoder:
+        yield f"features   {manifest.features}"
+        yield f"encoder    {manifest.encoder.onnx}"
+        yield f"tokenizer  {manifest.encoder.tokenizer}"
+    if manifest.prompt:
+        yield f"prompt     version {manifest.prompt.version}, {manifest.prompt.digest}"
+        yield f"weights    {manifest.precision}"
+        yield f"tokenizer  {manifest.files['lm/tokenizer.json'].sha256}"
 
 
 def describe(opened: Bundle) -> str:
@@ -98,12 +115,10 @@ def describe(opened: Bundle) -> str:
     return "\n".join(
         (
             f"id         {opened.id}",
-            f"kind       {manifest.kind}, plan language {manifest.plan_language}, "
-            f"features {manifest.features}",
+            f"kind       {manifest.kind}, plan language {manifest.plan_language}",
+            *_made_for(manifest),
             f"signed by  {opened.signer}",
             f"made       {manifest.created}, seed {made.seed}",
-            f"encoder    {manifest.encoder.onnx}",
-            f"tokenizer  {manifest.encoder.tokenizer}",
             f"data       {', '.join(sorted(made.data)) or '-'}",
             f"training   {summary or '-'}",
             f"files      {len(manifest.files)}, {size} bytes",

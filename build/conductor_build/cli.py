@@ -11,6 +11,7 @@ from conductor.errors import ConductorError
 from conductor_build.bundle_cli import bundle
 from conductor_build.crossvalidate_cli import crossvalidate
 from conductor_build.evaluate_cli import evaluate
+from conductor_build.export_cli import export
 from conductor_build.outcomes_cli import outcomes
 from conductor_build.probe_cli import probe
 from conductor_build.train_cli import train
@@ -31,6 +32,7 @@ conductor_build.add_command(bundle)
 conductor_build.add_command(evaluate)
 conductor_build.add_command(crossvalidate)
 conductor_build.add_command(train)
+conductor_build.add_command(export)
 
 
 def main() -> None:

@@ -9,15 +9,29 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from conductor_build.files import OutputError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 LINES, PICTURE = "curves.jsonl", "curves.png"
 _SMOOTH = 20
 """Iterations of which a line in the picture is the mean."""
+SHOWN = (
+    ("reward", "reward"),
+    ("accuracy", "accuracy"),
+    ("cost_usd_per_1k", "cost, USD per 1,000 requests"),
+    ("entropy", "entropy, nats"),
+    ("calls", "calls a request"),
+    ("rounds", "rounds a request"),
+)
+"""The fields of a line that the picture shows, with their titles."""
+
+_L = TypeVar("_L")
 
 
 @dataclass(frozen=True)
@@ -62,7 +76,7 @@ class Curves:
     ) -> None:  # fmt: skip
         self._file.close()
 
-    def add(self, line: Line) -> None:
+    def add(self, line: DataclassInstance) -> None:
         """Write a line, at once."""
         try:
             self._file.write(json.dumps(asdict(line)) + "\n")
@@ -80,29 +94,28 @@ class Curves:
 
 def read_lines(folder: Path) -> list[Line]:
     """All whole lines."""
+    return read_as(Line, folder)
+
+
+def read_as(kind: type[_L], folder: Path) -> list[_L]:
+    """All whole lines, of a training whose lines are of another kind."""
     text = (folder / LINES).read_text()
-    return [Line(**json.loads(line)) for line in text.splitlines()]
+    return [kind(**json.loads(line)) for line in text.splitlines()]
 
 
-def picture(lines: Sequence[Line]) -> bytes:
-    """Curves as PNG."""
+def picture(lines: Sequence[Any], shown: Sequence[tuple[str, str]] = SHOWN) -> bytes:
+    """Curves as PNG. `shown` are fields of the lines with titles; None in a field leaves a gap.
+    Lines have an `iteration` and a `stage`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    shown = (
-        ("reward", "reward"),
-        ("accuracy", "accuracy"),
-        ("cost_usd_per_1k", "cost, USD per 1,000 requests"),
-        ("entropy", "entropy, nats"),
-        ("calls", "calls a request"),
-        ("rounds", "rounds a request"),
-    )
-    figure = Figure(figsize=(11, 6))
+    rows = -(-len(shown) // 3)
+    figure = Figure(figsize=(11, 3 * rows))
     figure.subplots_adjust(0.06, 0.08, 0.98, 0.95, hspace=0.35)
     FigureCanvasAgg(figure)
     at = np.array([line.iteration for line in lines])
     for place, (name, title) in enumerate(shown, 1):
-        axes = figure.add_subplot(2, 3, place)
+        axes = figure.add_subplot(rows, 3, place)
         values = np.array([getattr(line, name) for line in lines], dtype=np.float64)
         axes.plot(at, values, color="0.8", linewidth=0.7)
         axes.plot(at, _smoothed(values), color="C0")
@@ -117,4 +130,7 @@ def picture(lines: Sequence[Line]) -> bytes:
 
 
 def _smoothed(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[float]:
-    return [float(values[max(0, i - _SMOOTH + 1) : i + 1].mean()) for i in range(len(values))]
+    """Means over the last iterations; of those with a value, where some have none."""
+    recent = (values[max(0, i - _SMOOTH + 1) : i + 1] for i in range(len(values)))
+    known = (some[np.isfinite(some)] for some in recent)
+    return [float(some.mean()) if len(some) else float("nan") for some in known]

@@ -144,7 +144,9 @@ def _evaluate(
 
     conductor = Opened.of(trusted(name_or_path, keys))
     table = load(data)
-    vectors = vectors_for(conductor.bundle.manifest.encoder, models_dir, out)
+    encoder = conductor.bundle.manifest.encoder
+    assert encoder, "`trusted` opens pocket conductors only"
+    vectors = vectors_for(encoder, models_dir, out)
     evaluation, provenance = judge(conductor, table, vectors, Options(**told))
     write(out, evaluation, provenance)
     return evaluation

@@ -11,7 +11,8 @@ is used for several passes of minibatches.
     improve     clipped surrogate, entropy as an option                      improve()
 
 `method: reinforce` is REINFORCE (Williams 1992): the baseline is the batch's mean, one pass, no
-clipping. Where rewards come from stands in `reward.py`, what episodes are in `environment.py`.
+clipping. The arithmetic that the LM conductor shares stands in `surrogate.py`, where rewards come
+from in `reward.py`, what episodes are in `environment.py`.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ from conductor_build.pocket.deck import Deck
 from conductor_build.pocket.network import Pocket, Seen
 from conductor_build.pocket.state import LAST
 from conductor_build.reward import RewardWeights, reward
+from conductor_build.surrogate import Scale, clipped_gain, entropy, group_advantages
 
 Method = Literal["grpo", "reinforce"]
-Scale = Literal["group", "batch"]
 
 
 @dataclass(frozen=True)
@@ -169,13 +170,9 @@ def advantages(reward: Tensor, objective: Objective) -> Tensor:
     """Advantages [B]; consecutive runs of `objective.group` rewards belong to one request."""
     if objective.method == "reinforce":
         return (reward - reward.mean()) / (reward.std(correction=0) + objective.spread_floor)
-    grouped = reward.view(-1, objective.group)
-    centred = grouped - grouped.mean(1, keepdim=True)
-    if objective.scale == "group":
-        spread = grouped.std(1, correction=0, keepdim=True)
-    else:
-        spread = centred.square().mean().sqrt()
-    return (centred / (spread + objective.spread_floor)).flatten()
+    groups = reward.view(-1, objective.group).unbind()
+    scale, floor = objective.scale, objective.spread_floor
+    return torch.cat(group_advantages(groups, scale=scale, spread_floor=floor))
 
 
 def improve(
@@ -196,20 +193,18 @@ def improve(
         for part in order.chunk(1 if once else objective.minibatches):
             log = torch.log_softmax(pocket.score(_at(batch.seen, part), batch.present[part]), 1)
             taken = log.gather(1, batch.choice[part][:, None])[:, 0]
-            entropy = -(log.exp() * log.clamp(min=-50)).sum(1).mean()
+            spread = entropy(log).mean()
             if once:
                 gain = (taken * value[part]).mean()
             else:
-                ratio = torch.exp(taken - batch.log_prob[part])
-                held = ratio.clamp(1 - objective.clip, 1 + objective.clip)
-                gain = torch.minimum(ratio * value[part], held * value[part]).mean()
-            loss = -gain - objective.entropy * entropy
+                gain = clipped_gain(taken, batch.log_prob[part], value[part], objective.clip).mean()
+            loss = -gain - objective.entropy * spread
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(pocket.pointer_parameters(), objective.max_gradient)
             optimiser.step()
             losses.append(float(loss.detach()))
-            entropies.append(float(entropy.detach()))
+            entropies.append(float(spread.detach()))
     return float(np.mean(losses)), float(np.mean(entropies))
 
 

@@ -1,1 +1,1 @@
-"""Ops and runners for the GPU. Empty so far: it holds its place in the import contracts."""
+"""What runs a language-model conductor: runners, and the ops that they are made of."""

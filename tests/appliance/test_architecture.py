@@ -8,7 +8,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SECTIONS = {"Rooms": "appliance/conductor", "The build stage": "build/conductor_build"}
+SECTIONS = {
+    "Rooms": "appliance/conductor",
+    "The build stage": "build/conductor_build",
+    "The kernels": "kernels/conductor_kernels",
+}
 
 _LINE = re.compile(r"( {4}| {6})((?:\w+/|\w+\.py)(?: \w+\.py)*)")
 """Indented by four: a room, or files of the top level; by six: files of the room above."""

@@ -1,4 +1,4 @@
-"""`conductor models`: the files of the embedded models."""
+"""`conductor models`: the files of the embedded models; measured cards (`modelcards.py`)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import orjson
 
+from conductor.cli.modelcards import cards
 from conductor.cli.options import config_option, json_option
 from conductor.cli.progress import progress
 from conductor.errors import StartError
@@ -39,7 +40,10 @@ def models_dir_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def models() -> None:
-    """Model files for embedded workers and the planner: what there is, and how to get it here."""
+    """Models: the files of embedded workers and the planner, and what was measured of workers."""
+
+
+models.add_command(cards)
 
 
 @models.command("list")

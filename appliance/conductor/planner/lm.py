@@ -12,8 +12,9 @@ nobody what the labels forbid. Around the model stand three rules:
 3.  Stand-ins are all others by their card's skill less price, those that the plan asks last. A lone
     worker is not its own stand-in.
 
-A plan that takes longer than `limit_s` or `max_tokens` is a `PlanError`, upon which `serve` plans
-by the rule. Whoever stops waiting for a plan ends its decoding.
+A plan that has no room left in `max_tokens` is ended in the shortest way, as in training. One that
+takes longer than `limit_s` is a `PlanError`, upon which `serve` plans by the rule. Whoever stops
+waiting for a plan ends its decoding.
 
 Left out: windows of workers, which the prompt tells and the model weighs.
 """
@@ -32,8 +33,10 @@ from pathlib import Path
 from conductor.core import Candidate, Card, PlanRequest, Price
 from conductor.errors import ConductorError, PlanError, StartError
 from conductor.plan.automaton import Automaton
+from conductor.plan.closing import closing
 from conductor.plan.language import Builtin, Plan, parse
 from conductor.plan.validate import PlanPool
+from conductor.plan.writing import ENDED
 from conductor.planner.bundle import Runtime
 from conductor.planner.domain import domain
 from conductor.planner.engine import Planned
@@ -184,17 +187,17 @@ class LmEngine:
             raise PlanError(f"the language model wrote no plan within {limit_s:g} s") from None
 
     async def _write(self, request: PlanRequest) -> Writing:
-        tokens = await self._tokens(request, self._decoding.max_tokens)
-        return Writing(self._read(tokens, len(request.heard)), tuple(tokens))
+        automaton, tokens = await self._tokens(request, self._decoding.max_tokens)
+        return Writing(self._read(automaton, tokens, len(request.heard)), tuple(tokens))
 
-    async def _tokens(self, request: PlanRequest, most: int) -> list[Token]:
+    async def _tokens(self, request: PlanRequest, most: int) -> tuple[Automaton, list[Token]]:
         loop = asyncio.get_running_loop()
         wanted = await loop.run_in_executor(self._thread, self._wanted, request, most)
         tokens: list[Token] = []
         async with aclosing(self._runner.write(wanted)) as coming:
             async for token in coming:
                 tokens.append(token)
-        return tokens
+        return wanted.automaton, tokens
 
     def _wanted(self, request: PlanRequest, most: int) -> Wanted:
         parts, how = self._parts, self._decoding
@@ -210,11 +213,14 @@ class LmEngine:
             seed=secrets.randbits(62) if how.sample else None,
         )
 
-    def _read(self, tokens: Sequence[Token], first: int) -> Plan:
-        tables = self._parts.tables
-        if not tokens or tokens[-1].id not in tables.eos:
-            raise PlanError(f"the plan did not end within {self._decoding.max_tokens} tokens")
+    def _read(self, automaton: Automaton, tokens: Sequence[Token], first: int) -> Plan:
+        """The plan. One that had no room to end is ended in the shortest way, as in training."""
+        tables, state = self._parts.tables, automaton.start()
+        for token in tokens:
+            state = automaton.advance(state, token.id)
         text = b"".join(tables.bytes_of(token.id) for token in tokens)
+        if state.place != ENDED:
+            text += closing(state)
         return parse(text.decode(errors="replace"), first)
 
     def _without_asking(self, pool: PlanPool) -> Planned:

@@ -14,16 +14,14 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Literal, Protocol, cast, get_args
+from typing import Protocol, cast, get_args
 
 from conductor.errors import ConductorError, PlanError, StartError
 from conductor.plan.automaton import Automaton
+from conductor.settings import Device, Dtype
 
 RUNNERS_GROUP = "conductor.runners"
 DEFAULT_RUNNER = "torch"
-
-Device = Literal["auto", "cpu", "cuda"]
-Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)

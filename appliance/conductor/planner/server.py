@@ -98,12 +98,24 @@ def _language_model(settings: PlannerConfig) -> PlanEngine:
         raise StartError("the plan engine 'lm' has no bundle of its own: name one, planner.bundle")
     try:
         from conductor.planner.lm import Decoding, LmEngine
+        from conductor.planner.lm_runner import RunnerSettings
     except ModuleNotFoundError as error:
         raise StartError(
             f"the plan engine 'lm' needs {error.name}: install conductor-appliance[planner,lm]"
         ) from None
-    decoding = Decoding(limit_s=settings.timeout_s * _LIMIT_SHARE)
-    return LmEngine.load(settings.bundle, settings.trusted_keys, decoding)
+    lm = settings.lm
+    decoding = Decoding(
+        settings.timeout_s * _LIMIT_SHARE, lm.max_tokens, lm.temperature, sample=lm.sample
+    )
+    running = RunnerSettings(
+        device=lm.device,
+        dtype=lm.dtype,
+        threads=lm.threads,
+        max_running=lm.max_running,
+        max_waiting=lm.max_waiting,
+        cache_tokens=lm.cache_tokens,
+    )
+    return LmEngine.load(settings.bundle, settings.trusted_keys, decoding, running, lm.runner)
 
 
 def _offered(name: str) -> PlanEngine:

@@ -1,0 +1,1 @@
+"""The language-model conductor: a causal language model that learns to write plans."""
