@@ -9,16 +9,21 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from conductor.plan.language import Access, Plan, Step
 from conductor_build.cli import conductor_build
 from conductor_build.curves import read_as
 from conductor_build.live.accounts import Account
 from conductor_build.live.executed import Executed
 from conductor_build.lm import pools
+from conductor_build.lm.draw import Dealer, Ground, Purpose
+from conductor_build.lm.episodes import Players
 from conductor_build.lm.progress import LmLine
-from conductor_build.lm.recipe import HeldOut, LmRecipe, PoolUse, TaskUse
+from conductor_build.lm.recipe import Draw, HeldOut, LmRecipe, PoolUse, Rounds, TaskUse
 from conductor_build.lm.recipefile import load_lm_recipe
 from conductor_build.lm.setting import SettingError, named_tasks, split
+from conductor_build.tasks.recorded import RecordedTask
 from support.lmparts import MODELS
+from support.outcomes import generated
 
 TINY = Path(__file__).parents[2] / "configs" / "recipes" / "lm-tiny.yaml"
 
@@ -103,3 +108,27 @@ def test_only_named_workers_are_taken_and_unknown_ones_refused(tmp_path: Path) -
     assert (worker.id, worker.limits.max_in_flight) == (first, 1)
     with pytest.raises(pools.PoolError, match="nobody"):
         pools.live_workers(replace(use, only=("nobody",)), configs.parent)
+
+
+def test_recorded_workers_have_cards_of_training_questions_and_answer_from_the_records(
+    tmp_path: Path,
+) -> None:
+    made, _ = generated(40)
+    task = RecordedTask(made)
+    use = TaskUse("recorded", "t", path="t")
+    recipe = tiny(pool=PoolUse("recorded", folder="t"), tasks=(use,), held_out=HeldOut(share=0.5))
+    training = split(recipe, [(use, task)])[0]
+    with pools.opened(recipe, [(use, task)], training, Path(), tmp_path, Account()) as opened:
+        assert not opened.environment.simulated
+        assert [worker.id for worker in opened.workers] == list(made.names)
+        known = training[0][0]
+        rows = [made.prompts.index(known[place].key) for place in range(len(known))]
+        assert opened.workers == pools.recorded_workers(RecordedTask(made.rows(rows)), known)
+        dealer = Dealer(Ground(training, opened.workers), Draw(fixed=1.0), Rounds(), 0)
+        games = dealer.games(Purpose.TRAINING, 0, 6)
+        with Players(opened.environment) as players:
+            plan = Plan((Step(1, Access(question=True)),))
+            outcomes = players.play_plans(games, [plan] * 6)
+    for game, outcome in zip(games, outcomes, strict=True):
+        recorded = made.score[made.prompts.index(game.example.key), 1]
+        assert outcome.quality == pytest.approx(float(recorded)), "an answer that others gave too"

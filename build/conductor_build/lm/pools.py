@@ -75,7 +75,9 @@ def opened(
     elif use.kind == "recorded":
         tables = [task for _, task in tasks if isinstance(task, RecordedTask)]
         workers = _chosen(recorded_workers(tables[0], training[0][0]), use)
-        yield OpenPool(workers, Executed(RecordedPool(tables), simulated=False, sampling=sampling))
+        yield OpenPool(
+            workers, Executed(RecordedPool(tables), simulated=False, sampling=sampling), nothing
+        )
     else:
         workers = live_workers(use, data)
         with _live(workers, data / use.configs, out, account) as (caller, close):

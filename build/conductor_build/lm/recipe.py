@@ -201,6 +201,17 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
+class Rollouts:
+    """Where plans are played: in the trainer's own process, or by so many Ray actors."""
+
+    actors: int = number(0, 0, 4096)
+    in_flight: int = number(16, 1, 4096)
+    """Plays that one actor has at a time."""
+    address: str = ""
+    """`host:port` of a Ray cluster that runs; empty: one of this machine, as long as it lasts."""
+
+
+@dataclass(frozen=True)
 class Checkpoints:
     """A checkpoint is written after so many iterations, or seconds, whichever comes first."""
 
@@ -227,6 +238,7 @@ class LmRecipe:
     schedule: Schedule = Schedule()
     held_out: HeldOut = HeldOut()
     checkpoints: Checkpoints = Checkpoints()
+    rollouts: Rollouts = Rollouts()
     max_cost_usd: float | None = None
 
     @property
@@ -245,8 +257,8 @@ class LmRecipe:
         return cast(dict[str, Any], json.loads(json.dumps(asdict(self))))
 
     def sha256(self) -> str:
-        """Names what the recipe says, whatever its comments: when checkpoints are written and when
-        money runs out change no weight, and do not count."""
-        counted = replace(self, checkpoints=Checkpoints(), max_cost_usd=None)
+        """Names what the recipe says, whatever its comments: when checkpoints are written, who
+        plays and when money runs out change no weight, and do not count."""
+        counted = replace(self, checkpoints=Checkpoints(), rollouts=Rollouts(), max_cost_usd=None)
         text = json.dumps(counted.plain(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

@@ -21,6 +21,7 @@ from conductor_build.lm.recipe import (
     Objective,
     PoolKind,
     PoolUse,
+    Rollouts,
     SimulatedWorker,
     Stage,
     TaskKind,
@@ -31,6 +32,7 @@ from conductor_build.reward import Form, Terms
 
 KIND = "lm"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ADDRESS = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}:[0-9]{1,5}")
 _WORD = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _BELOW = re.compile(r"(?!/)(?!.*\.\.)[^\x00]{1,255}")
 _WANT_BELOW = "a path below the data folder"
@@ -57,6 +59,7 @@ def load_lm_recipe(path: Path) -> LmRecipe:
         schedule=record(root.mapping("schedule", optional=True), values.Schedule()),
         held_out=record(root.mapping("held_out", optional=True), values.HeldOut()),
         checkpoints=record(root.mapping("checkpoints", optional=True), values.Checkpoints()),
+        rollouts=_rollouts(root.mapping("rollouts", optional=True)),
         max_cost_usd=root.number("max_cost_usd", None, low=0, high=1e9),
     )
     _agree(root, recipe)
@@ -75,6 +78,11 @@ def kind_of(path: Path) -> str:
 def _base(section: Section) -> BaseUse:
     base = BaseUse(source=section.text("source"))
     return record(section, base, leaving=("source",))
+
+
+def _rollouts(section: Section) -> Rollouts:
+    address = section.text("address", "", pattern=_ADDRESS, want="host:port of a Ray cluster")
+    return record(section, Rollouts(address=address), leaving=("address",))
 
 
 def _lora(root: Section) -> Adapter | None:

@@ -24,6 +24,7 @@ from conductor_build.lm import pools
 from conductor_build.lm.draw import Ground
 from conductor_build.lm.episodes import Close, nothing
 from conductor_build.lm.recipe import LmRecipe, TaskUse
+from conductor_build.lm.rollouts import spread
 from conductor_build.tasks.common import Task
 from conductor_build.tasks.jsonl import JsonlTask
 from conductor_build.tasks.sketches import Sketches
@@ -65,7 +66,7 @@ def opened(
     """Everything, for as long as the context lasts. `data` is where the recipe's paths begin, in
     `out` answers of live workers are kept, `models` holds the catalogue's files.
 
-    Raises `SettingError`, `TaskError`, `BaseError`, and whatever is wrong with files.
+    Raises `SettingError`, `TaskError`, `BaseError`, `RayError`, and whatever is wrong with files.
     """
     import torch
 
@@ -78,14 +79,17 @@ def opened(
     base = load_base(recipe.base.source, models=models, dtype=dtype, seed=recipe.seed)
     writer = Writer.of(base, examples=recipe.base.examples)
     account = Account(min(max_cost_usd, recipe.max_cost_usd or math.inf))
-    with pools.opened(recipe, tasks, training, data, out, account) as pool:
+    with (
+        pools.opened(recipe, tasks, training, data, out, account) as pool,
+        spread(recipe, pool.environment, data, out, account.max_cost_usd) as environment,
+    ):
         yield Setting(
             base=base,
             writer=writer,
             training=Ground(training, pool.workers),
             watched=Ground(watched, pool.workers),
             reported=Ground(reported, pool.workers),
-            environment=pool.environment,
+            environment=environment,
             data=digests(recipe, data),
             account=account,
             close=pool.close,
