@@ -3,17 +3,22 @@
 appliance.yaml   this machine: mode, paths, listeners, keys, limits      settings.Appliance
 policy.yaml      labels, destinations, rules                             policy.document.Policy
 workers.yaml     the pool                                                core.Worker
+
+Where this machine was declared air-gapped (`box/airgap.py`), the mode is local-only whatever the
+file says, and remote workers are set aside: that is no mistake in the files, and no reason not to
+start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
 from conductor.appliancefile import read_appliance, read_base
+from conductor.box.airgap import UNDECLARED, Declared, declared
 from conductor.core import Worker
 from conductor.policy.document import Policy, read_policy
 from conductor.selection import CONDUCTOR_MODELS
@@ -38,6 +43,10 @@ class Site:
     sha256: Mapping[str, str]
     files: Mapping[str, bytes] = field(repr=False)
     """The bytes of each file, by name, as they were read."""
+    declared: Declared = UNDECLARED
+    """What this machine was declared to be."""
+    set_aside: tuple[str, ...] = ()
+    """Remote workers that are in the file, and left out because the machine is air-gapped."""
 
     def with_policy(self, raw: bytes, name: str = POLICY) -> Site:
         """This site under another policy; the other files are those that it was read from, though
@@ -91,4 +100,15 @@ def _site(
     if policy is None:
         raise AssertionError("a policy that cannot be read is a fault")
     hashes = {name: document.sha256 for name, document in documents.items()}
-    return Site(directory, appliance, workers, policy, hashes, files)
+    site = Site(directory, appliance, workers, policy, hashes, files, declared(directory))
+    return _closed(site) if site.declared.air_gapped else site
+
+
+def _closed(site: Site) -> Site:
+    """The site of an air-gapped machine."""
+    return replace(
+        site,
+        appliance=replace(site.appliance, mode="local-only"),
+        workers=tuple(worker for worker in site.workers if not worker.remote),
+        set_aside=tuple(worker.id for worker in site.workers if worker.remote),
+    )

@@ -95,7 +95,8 @@ class Store:
         """
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if _is_shared(self.folder.parent):  # whatever the umask is
+            # Whatever the umask is. A service that may not set such bits finds the folder made so.
+            if _is_shared(self.folder.parent) and not _is_shared(self.folder):
                 self.folder.chmod(0o2750)
             lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:

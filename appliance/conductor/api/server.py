@@ -30,6 +30,7 @@ from conductor.api.bodies import BodyGate
 from conductor.api.chat import ChatHandler
 from conductor.api.explain import ExplainHandler
 from conductor.api.feedback import FeedbackHandler
+from conductor.api.gap import gap_watch
 from conductor.api.health import HealthHandler
 from conductor.api.keys import KeyRing
 from conductor.api.middleware import Door
@@ -95,7 +96,8 @@ async def serve(site: Site, degraded: str = "", listeners: Listeners | None = No
     )
     with stop_signal() as stop:
         async with serving(site, degraded, handed) as server:
-            status = f"mode {site.appliance.mode}, policy {site.policy.revision}"
+            gap = "air-gapped" if site.declared.air_gapped else site.appliance.mode
+            status = f"mode {gap}, policy {site.policy.revision}"
             async with managed(partial(answers, paths.admin_socket, "/healthz"), status):
                 await stop.wait()
             await server.drain(site.appliance.api.drain_s)
@@ -142,7 +144,9 @@ def _api(parts: Services, ring: KeyRing, door: Door) -> web.Application:
         models=ModelsHandler(parts.pool, int(time.time())),
         health=_health(parts, door),
     )
-    return api_app(handlers, ring, parts.metrics, door)
+    app = api_app(handlers, ring, parts.metrics, door)
+    app.middlewares.append(gap_watch(parts.attester))
+    return app
 
 
 def _administered(parts: Services, handed: Listeners) -> AbstractAsyncContextManager[None]:

@@ -29,13 +29,15 @@ _NAMES = {
     "outcome": "Request ended",
     "policy": "Policy changed",
     "approval": "Approval of exact bytes",
+    "mode": "Mode switched",
+    "attestation": "Isolation attested",
     "more": "Part of a longer record",
     "start": "Appliance started",
     "stop": "Appliance stopped",
     "log_recovered": "Audit log recovered",
 }
 _INFORMATIONAL, _NOTABLE, _DENIED = 2, 5, 6
-_NOTED = frozenset({"policy", "approval", "declassified", "log_recovered"})
+_NOTED = frozenset({"policy", "approval", "declassified", "log_recovered", "mode"})
 
 
 def line(record: dict[str, Any], raw: bytes, known: Known) -> str:

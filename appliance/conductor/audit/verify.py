@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from conductor.audit.keys import AuditKey
 
 EVENTS = (
-    *("start", "stop", "log_recovered", "policy"),
+    *("start", "stop", "log_recovered", "policy", "mode", "attestation"),
     *("approval", "decision", "round", "declassified", "egress", "outcome", "more"),
 )
 """What is recorded: a process that starts and ends, a log that had to be recovered, a policy that
-was to be put in force; what a person read, approved or was refused; for each request its decision,
-that of every further round, each label that was lowered, each thing sent abroad, how it ended, and
-what had no room in one of these records."""
+was to be put in force, a mode that the machine was switched to, what it could tell of its
+isolation; what a person read, approved or was refused; for each request its decision, that of every
+further round, each label that was lowered, each thing sent abroad, how it ended, and what had no
+room in one of these records."""
 SEAL_EVENTS = (SEALED, CHECKPOINT, KEY_ROTATED, SEGMENT_REMOVED)
 """What a sealed log records of itself."""
 OTHER = "other"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from conductor.config import Site
     from conductor.process.unixserver import Where
 
+NOTHING_TO_DO = 78
+"""Exit status: the configuration leaves no work (EX_CONFIG of sysexits.h)."""
+
 
 @click.command()
 @config_option
@@ -20,8 +23,8 @@ if TYPE_CHECKING:
 def egress(config: Path, socket_path: Path | None) -> None:
     """Call remote vendors for `serve`, on permit only. `conductor up` and systemd start it for you.
 
-    Refuses to start in mode local-only. Needs the 'egress' extra, the vendor keys that workers.yaml
-    points at, and permits/permit.pub in the published directory.
+    Ends at once, with status 78, in mode local-only. Needs the 'egress' extra, the vendor keys that
+    workers.yaml points at, and permits/permit.pub in the published directory.
     """
     import uvloop
 
@@ -36,6 +39,15 @@ def egress(config: Path, socket_path: Path | None) -> None:
     uvloop.run(_serve(start.site, where, above))
 
 
+def rest(why: str) -> NoReturn:
+    """End for good, and not as a failure: a manager that starts us again would do so for ever."""
+    from conductor.process.manager import notify
+
+    notify(READY=1, STATUS=why)
+    click.echo(why, err=True)
+    raise SystemExit(NOTHING_TO_DO)
+
+
 async def _serve(site: Site, where: Where, above: int | None) -> None:
     from conductor.activation.apart import read_apart
     from conductor.activation.store import Store
@@ -45,17 +57,16 @@ async def _serve(site: Site, where: Where, above: int | None) -> None:
     from conductor.egress.providers import LiteLLMProvider
     from conductor.egress.revisions import Revisions
     from conductor.egress.server import EgressService, new_epoch, serving
-    from conductor.errors import StartError
     from conductor.logs import configure
     from conductor.process.unixserver import serve_until_stopped
     from conductor.secretrefs import resolve
 
     appliance = site.appliance
     if appliance.mode == "local-only":
-        raise StartError("mode is local-only: nothing may leave, so egress does not start")
+        rest("mode is local-only: nothing may leave, so egress does not start")
     remote = tuple(worker for worker in site.workers if worker.remote)
     if not remote:
-        raise StartError("no worker in workers.yaml is remote, so there is nothing to send")
+        rest("no worker in workers.yaml is remote, so there is nothing to send")
     keys = {w.id: resolve(w.endpoint.key) for w in remote if isinstance(w.endpoint, RemoteEndpoint)}
     log = appliance.log
     configure(log.format, log.level, secrets=[key.reveal() for key in keys.values()])

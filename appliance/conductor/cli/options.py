@@ -37,3 +37,15 @@ def socket_option(default: str) -> Callable[[Callable[..., Any]], Callable[..., 
 def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--json`: machine-readable output."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def root_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--root DIR`: an installation below another directory than `/`."""
+    return click.option(
+        "--root",
+        "root",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("/"),
+        show_default=True,
+        help="An installation below this directory; nothing that runs is asked or told.",
+    )(function)

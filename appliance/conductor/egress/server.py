@@ -16,7 +16,6 @@ import secrets
 import time
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from pathlib import Path
 
 import orjson
 import structlog

@@ -36,6 +36,7 @@ from conductor.planner.engine import Detour, PlanEngine
 from conductor.policy.decide import rule_ids
 from conductor.process.unixsocket import check_folder
 from conductor.run.attempts import Attempts
+from conductor.run.attesting import Attester
 from conductor.run.conduct import Conduct
 from conductor.run.executor import Executor
 from conductor.run.intake import DIRECT, KEPT, Intake
@@ -73,6 +74,7 @@ class Services:
     conduct: Conduct
     approvals: ApprovalBook
     feedback: FeedbackBook | None
+    attester: Attester
 
     @property
     def site(self) -> Site:
@@ -89,10 +91,12 @@ class Services:
             reasons.append("no worker can be reached")
         if not self.scanner.ready:
             reasons.append("the scanner is not ready")
+        reasons.extend(f"air gap: {why}" for why in self.attester.open_gap)
         return {
             "ready": not reasons,
             "reasons": reasons,
             "mode": self.site.appliance.mode,
+            "isolation": self._isolation(),
             "policy": self.desk.summary(),
             "planner": self.planner.state,
             "workers": workers,
@@ -104,6 +108,15 @@ class Services:
                 }
                 for key in self.site.appliance.keys
             ],
+        }
+
+    def _isolation(self) -> Body:
+        latest = self.attester.latest
+        return {
+            "air_gapped": self.site.declared.air_gapped,
+            "verdict": latest.verdict if latest else None,
+            "reasons": list(self.attester.open_gap),
+            "set_aside": list(self.site.set_aside),
         }
 
 
@@ -194,8 +207,11 @@ async def services(site: Site, degraded: str = "") -> AsyncIterator[Services]:
         book = open_book(appliance.feedback, paths.feedback, metrics.feedback)
         if book is not None:
             stack.push_async_callback(book.close)
+        attester = Attester(active, audit)
+        await stack.enter_async_context(attester.attesting())
         parts = _Parts(
-            active, desk, metrics, audit, ledger, scanner, pool, caller, planner, link, book
+            *(active, desk, metrics, audit, ledger, scanner, pool, caller, planner, link, book),
+            attester,
         )
         yield parts.assemble()
 
@@ -215,6 +231,7 @@ class _Parts:
     planner: PlannerClient
     link: EgressLink | None
     feedback: FeedbackBook | None
+    attester: Attester
     approvals: ApprovalBook = field(default_factory=ApprovalBook)
 
     def assemble(self) -> Services:
@@ -268,6 +285,7 @@ class _Parts:
             conduct=conduct,
             approvals=self.approvals,
             feedback=self.feedback,
+            attester=self.attester,
         )
 
     def _desk(self, appliance: Appliance) -> PermitDesk | None:
