@@ -1,4 +1,8 @@
-"""`conductor-build evaluate`: how well a trained conductor does on prompts that it never saw."""
+"""`conductor-build evaluate`: how well a trained conductor does on prompts that it never saw.
+
+A pocket conductor is judged on a folder of outcomes; a language model, with `--recipe`, by playing
+its plans on the workers that the recipe names (`evaluate/lmcommand.py`).
+"""
 
 from __future__ import annotations
 
@@ -45,9 +49,13 @@ def _lambdas(context: click.Context, option: click.Parameter, text: str | None) 
 
 
 def judging_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What `evaluate` and `crossvalidate` are both told."""
+    """What `crossvalidate` is told, and `evaluate` too."""
+    data = click.option("--data", type=_FOLDER, required=True, help="Folder of outcomes.")
+    return data(_shared_options(function))
+
+
+def _shared_options(function: Callable[..., Any]) -> Callable[..., Any]:
     options = (
-        click.option("--data", type=_FOLDER, required=True, help="Folder of outcomes."),
         click.option(
             "--out", type=_FOLDER, required=True, help="Where the report goes."
         ),
@@ -80,7 +88,11 @@ def judging_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.command()
 @click.argument("name_or_path", metavar="BUNDLE")
-@judging_options
+@click.option(
+    "--data", type=_FOLDER,
+    help="Folder of outcomes; for a language model, where the recipe's paths begin.",
+)  # fmt: skip
+@_shared_options
 @click.option(
     "--pool", callback=names_with_commas, metavar="A,B",
     help="Workers to plan over.  [default: the recipe's, if DATA has them all, else every worker "
@@ -92,20 +104,41 @@ def judging_options(function: Callable[..., Any]) -> Callable[..., Any]:
     help="Public key of somebody who may have signed BUNDLE; may be given again.",
 )  # fmt: skip
 @click.option("--allow-seen", is_flag=True, help="Judge prompts of its training too, and say so.")
+@click.option(
+    "--recipe", type=_FILE, metavar="RECIPE",
+    help="LM only, and needed there: the recipe that BUNDLE was trained by.",
+)  # fmt: skip
+@click.option(
+    "--games", type=click.IntRange(1, 100_000), metavar="N",
+    help="LM only: held-out games to play.  [default: as many as the recipe reports on]",
+)  # fmt: skip
+@click.option(
+    "--choosing", type=click.IntRange(1, 100_000), metavar="N",
+    help="LM only: training games that every worker answers, for choosing baselines.  "
+    "[default: 200; 50 with live workers]",
+)  # fmt: skip
+@click.option("--base", metavar="MODEL", help="LM only: as in training.")
+@click.option(
+    "--max-cost-usd", type=click.FloatRange(0),
+    help="LM only: stop before live workers have cost more; the same command then goes on.",
+)  # fmt: skip
 @click.pass_context
 def evaluate(
     context: click.Context,
     /,
     name_or_path: str,
-    data: Path,
+    data: Path | None,
     out: Path,
     keys: tuple[Path, ...],
     models_dir: Path,
     **told: Any,
 ) -> None:
-    """Judge BUNDLE, a directory or `pocket` for the shipped one, on the outcomes in DATA.
+    """Judge BUNDLE, a directory or `pocket` for the shipped one, on the outcomes in DATA, beside
+    every baseline, on the same prompts; prompts that training saw are left out.
 
-    Beside every baseline, on the same prompts; prompts that training saw are left out.
+    With --recipe BUNDLE is a language model: a bundle, the folder of its training, or a model in
+    Hugging Face's form. Its plans are played on the recipe's workers, beside its untrained self and
+    every baseline, in games that training does not draw.
 
     \b
     Exit codes:
@@ -113,12 +146,42 @@ def evaluate(
       1  BUNDLE is refused, or there is nothing to judge it on
       2  there is no bundle, or it, a key, the data or the encoder cannot be read
     """
+    of_lm = {name: told.pop(name) for name in _OF_LM}
+    _check_options(context, data, lm=of_lm["recipe"] is not None)
     try:
+        if of_lm["recipe"] is not None:
+            click.echo(_evaluate_lm(name_or_path, data, out, keys, models_dir, {**told, **of_lm}))
+            return
+        assert data is not None, "checked"
         evaluation = _evaluate(name_or_path, data, out, keys, models_dir, told)
     except ConductorError as error:
-        click.echo(str(error), err=True)
+        click.echo(_with_advice(error), err=True)
         context.exit(exit_code(error))
     show(evaluation, out)
+
+
+_TOLD = (
+    "games", "lambdas", "choosing", "base", "max_cost_usd", "allow_seen", "seed", "draws",
+)  # fmt: skip
+_OF_LM = ("recipe", "games", "choosing", "base", "max_cost_usd")
+_OF_POCKET = ("pool", "local_only", "max_rounds", "calibration")
+
+
+def _check_options(context: click.Context, data: Path | None, *, lm: bool) -> None:
+    """That nothing is told that would have no effect. Raises `click.UsageError`."""
+    for name in _OF_POCKET if lm else _OF_LM:
+        given = context.get_parameter_source(name)
+        if given is not None and given.name == "COMMANDLINE":
+            what = "pocket conductors" if lm else "language models, which need --recipe"
+            raise click.UsageError(f"--{name.replace('_', '-')} is for {what}")
+    if not lm and data is None:
+        raise click.UsageError("--data is needed: a folder of outcomes")
+
+
+def _with_advice(error: ConductorError) -> str:
+    if isinstance(error, BundleError) and error.reason == Refusal.KIND:
+        return f"{error} (a language model is judged with --recipe)"
+    return str(error)
 
 
 def exit_code(error: ConductorError) -> int:
@@ -150,6 +213,27 @@ def _evaluate(
     evaluation, provenance = judge(conductor, table, vectors, Options(**told))
     write(out, evaluation, provenance)
     return evaluation
+
+
+def _evaluate_lm(
+    path: str,
+    data: Path | None,
+    out: Path,
+    keys: Sequence[Path],
+    models_dir: Path,
+    told: Mapping[str, Any],
+) -> str:
+    """Judge a language model and write its report; returns what to print."""
+    from conductor_build.evaluate.lmcommand import Asked, run
+    from conductor_build.train_cli import need_torch
+
+    need_torch()
+    make_folder(out)
+    asked = Asked(
+        path=Path(path), recipe=told["recipe"], out=out, models=models_dir, data=data or Path(),
+        keys=keys, **{name: told[name] for name in _TOLD},
+    )  # fmt: skip
+    return run(asked, lambda text: click.echo(text, err=True))
 
 
 def trusted(name_or_path: str, keys: Sequence[Path]) -> Bundle:

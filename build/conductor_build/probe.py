@@ -19,8 +19,7 @@ import orjson
 
 from conductor.core import Body, Call, Caller, Failure, Usage, Worker
 from conductor.errors import WorkerError
-from conductor.run.messages import answer_text
-from conductor.run.usage import Reported
+from conductor_build.live.replies import believed, text_of
 from conductor_build.probe_journal import Asked, Journal, identity
 from conductor_build.tasks.common import Example, Task, Void, judged
 
@@ -109,10 +108,11 @@ class Probe:
         begun = time.monotonic()
         try:
             begun, body = await self._answered(worker, example)
+            text = text_of(body)
         except WorkerError as error:
             return Asked(*about, void=f"worker:{error.failure}", seconds=time.monotonic() - begun)
         seconds = time.monotonic() - begun
-        text, usage = answer_text(body), _usage(body, example)
+        usage = _usage(body, text, example, self._most(worker))
         score, void = await self._scored(example, text)
         return Asked(
             *about,
@@ -146,11 +146,15 @@ class Probe:
                 await asyncio.sleep(max(pause_s, min(error.retry_after_s or 0.0, 60.0)))
         raise AssertionError("at least one try is made")
 
+    def _most(self, worker: Worker) -> int:
+        """Tokens that it may write."""
+        return min(self._settings.max_tokens, worker.limits.max_output_tokens)
+
     def _call(self, worker: Worker, example: Example) -> Call:
         body = {
             "model": worker.model,
             "messages": [{"role": "user", "content": example.question}],
-            "max_tokens": min(self._settings.max_tokens, worker.limits.max_output_tokens),
+            "max_tokens": self._most(worker),
             "temperature": self._settings.temperature,
         }
         name = f"probe-{example.key}"[:64]
@@ -171,10 +175,10 @@ class _State:
         self.voids += failed
 
 
-def _usage(body: Body, example: Example) -> Usage:
-    """As reported, else estimated from the texts' lengths."""
-    reported = Reported.read(body.get("usage"))
-    if reported is not None and reported.usage.completion_tokens:
-        return reported.usage
-    asked, answered = len(example.question), len(answer_text(body))
-    return Usage(-(-asked // _CHARS_A_TOKEN), -(-answered // _CHARS_A_TOKEN), estimated=True)
+def _usage(body: Body, text: str, example: Example, most: int) -> Usage:
+    """As reported, if that can be; else estimated from the texts' lengths, at most `most`."""
+    reported = believed(body, len(example.question.encode("utf-8", "replace")), most)
+    if reported is not None:
+        return reported
+    asked, answered = (-(-len(one) // _CHARS_A_TOKEN) for one in (example.question, text))
+    return Usage(asked, min(most, answered), estimated=True)

@@ -46,13 +46,23 @@ class ApiCaller:
                 async with session.post(self._url, data=body, headers=self._headers) as answer:
                     if answer.status != 200:
                         raise _refused(answer)
-                    yield _Whole(completion(await answer.content.read(MAX_REPLY_BYTES)))
+                    yield _Whole(completion(await _whole(answer)))
         except TimeoutError:
             raise WorkerError(Failure.TOTAL_TIMEOUT) from None
         except aiohttp.ClientConnectorError:
             raise WorkerError(Failure.REFUSED, "the appliance's API") from None
         except aiohttp.ClientError:
             raise WorkerError(Failure.CUT) from None
+
+
+async def _whole(answer: aiohttp.ClientResponse) -> bytes:
+    """All of it, in however many pieces it comes. Raises `WorkerError` for too much."""
+    found = bytearray()
+    async for piece in answer.content.iter_any():
+        found += piece
+        if len(found) > MAX_REPLY_BYTES:
+            raise WorkerError(Failure.MALFORMED, "an answer that is too large")
+    return bytes(found)
 
 
 def _refused(answer: aiohttp.ClientResponse) -> WorkerError:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from conductor.box.network import Network, network
 from conductor.box.outside import open_ways, seen
 from conductor.cli.attest import Proof, proof_of
 from conductor.cli.firststart import prepare
-from conductor.cli.installed import Installed
+from conductor.cli.installed import Installed, latest
 from conductor.config import Site, load
 from conductor.run import attesting
 from support.appliance import short_directory
@@ -36,6 +37,7 @@ from support.configs import KEY, local_worker, remote_worker, write_site
 from support.installed import install
 
 GAP = Declared(Marker("air-gapped", 1, "2026-08-01T12:00:00Z", 0), by_unit=True)
+NOON = datetime(2026, 8, 1, 12, tzinfo=UTC)
 ALONE = Network(namespace=7, interfaces=("lo",), routes=0, abstract_sockets=0)
 SHUT = {"tcp": "blocked:ENETUNREACH", "dbus": "blocked:EACCES"}
 SECURE = Evidence(GAP, ALONE, SHUT, "ab" * 32, (), 3, ("names-not-sought",))
@@ -266,5 +268,73 @@ def test_a_machine_without_a_record_proves_nothing(tmp_path: Path) -> None:
 
 def test_a_secure_record_and_an_apart_service_leave_nothing_to_object(tmp_path: Path) -> None:
     machine(tmp_path, p1=1, p11=2, p12=3)
-    inside = {"verdict": "secure", "reasons": []}
-    assert Proof(GAP.marker, inside, seen(answering, tmp_path), ()).objections == ()
+    inside = {
+        "verdict": "secure",
+        "reasons": [],
+        "mode_number": 1,
+        "ts": "2026-08-01T12:00:00.000Z",
+    }
+    proof = Proof(GAP.marker, inside, seen(answering, tmp_path), (), NOON)
+    assert proof.objections == ()
+    later = replace(proof, now=NOON + timedelta(hours=1))
+    assert ["too old" in one for one in later.objections] == [True]
+    earlier = replace(proof, now=NOON - timedelta(hours=1))
+    assert ["to come" in one for one in earlier.objections] == [True]
+    switched = replace(proof, marker=replace(GAP.marker, number=3))
+    assert ["since the mode was switched" in one for one in switched.objections] == [True]
+    bare = replace(proof, inside={**inside, "ts": "yesterday"})
+    assert len(bare.objections) == 1
+
+
+def test_rules_that_are_gone_are_objected_to_where_there_could_be_some(tmp_path: Path) -> None:
+    machine(tmp_path, p1=1)
+
+    def flushed(code: int) -> Any:
+        return lambda arguments: Ran(code) if arguments[0] == "nft" else answering(arguments)
+
+    proof = Proof(GAP.marker, None, seen(flushed(1), tmp_path), (), NOON)
+    assert "the firewall rules are not loaded" in proof.objections
+    assert not seen(flushed(127), tmp_path).unruled
+
+
+def test_an_attestation_is_found_by_its_event_and_by_nothing_that_looks_like_it(
+    tmp_path: Path,
+) -> None:
+    log = tmp_path / "audit-00000001.jsonl"
+    true, lure = {"event": "attestation", "verdict": "degraded"}, {"event": "attestation"}
+    log.write_text(f"{_line(true)}{_line({'event': 'stop', 'said': lure, 'verdict': 'secure'})}")
+    assert latest(tmp_path, "attestation") == true
+
+
+def test_what_a_service_leaves_in_the_place_of_its_log_does_not_hold_root_up(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "audit-00000001.jsonl").write_text(_line({"event": "start"}))
+    os.mkfifo(tmp_path / "audit-00000002.jsonl")
+    assert latest(tmp_path, "start") == {"event": "start"}
+    (tmp_path / "audit-00000003.jsonl").symlink_to("/dev/zero")
+    assert latest(tmp_path, "start") is None
+
+
+def _line(record: dict[str, Any]) -> str:
+    return json.dumps(record, separators=(",", ":")) + "\n"
+
+
+async def test_a_look_that_breaks_off_is_not_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+
+    def look(site: Site) -> Evidence:
+        looks.append(1)
+        if len(looks) == 2:
+            raise RuntimeError("can't start new thread")
+        return SECURE
+
+    monkeypatch.setattr(attesting, "look_around", look)
+    monkeypatch.setattr(attesting, "PERIOD_S", 0.02)
+    async with daemon(gap=True) as box:
+        for _ in range(500):
+            if len(looks) > 3:
+                break
+            await asyncio.sleep(0.02)
+        assert len(looks) > 3
+        assert (await box.http.get("/v1/models")).status_code == 200

@@ -33,6 +33,7 @@ NOW = datetime(2026, 8, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
 GIB = 2**30
 CLOCK = Clock(NOW, NOW - DAY, NOW - 30 * DAY, synchronised=True)
+RUNNING = Running(ready=True, reasons=(), keys=("app",), build="0.1.0")
 WELL = Facts(
     root=True,
     keys=("app",),
@@ -49,7 +50,7 @@ WELL = Facts(
     workers=(WorkerFacts("a", "unix", reached=True),),
     audit=AuditFacts("whole"),
     installed="0.1.0",
-    running=Running(ready=True, reasons=(), keys=("app",), build="0.1.0"),
+    running=RUNNING,
 )
 DISK = WELL.disks[0]
 
@@ -59,6 +60,8 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"mode": ModeFacts("air-gapped", damaged=True)}, "mode-damaged", "error"),
     ({"mode": ModeFacts("air-gapped", lacking=("/etc/x",))}, "mode-half-way", "error"),
     ({"mode": ModeFacts("air-gapped", verdict="degraded")}, "air-gap-open", "error"),
+    ({"mode": ModeFacts("air-gapped")}, "air-gap-unattested", "warning"),
+    ({"running": replace(RUNNING, ready=False, reasons=("air gap: x",))}, "not-ready", "error"),
     ({"gpu": Gpu(wanted=True)}, "gpu-missing", "error"),
     ({"gpu": Gpu(present=True, wanted=True, driver="5", cuda=True)}, "gpu-closed", "error"),
     ({"gpu": Gpu(present=True, opened=True)}, "gpu-needlessly-open", "warning"),

@@ -80,6 +80,11 @@ def _cut(place: Place) -> None:
     (segment.parent / "checkpoint").unlink(missing_ok=True)
 
 
+def _lose(place: Place) -> None:
+    """The whole log, which a service that was broken into can remove: its key's folder knows."""
+    shutil.rmtree(place.at("/var/lib/conductor/audit"))
+
+
 def _flip(place: Place) -> None:
     [segment] = place.at("/var/lib/conductor/audit").glob("audit-*.jsonl")
     segment.write_bytes(segment.read_bytes().replace(b'"number":2', b'"number":9'))
@@ -116,6 +121,7 @@ def _chmod(target: str, mode: int) -> Callable[[Place], None]:
 SYSTEM, SHIPPED = "/etc/systemd/system", "/usr/lib/systemd/system"
 BREAKS: list[tuple[Callable[[Place], None], set[str]]] = [
     (_cut, {"audit-truncated"}),
+    (_lose, {"audit-truncated"}),
     (_flip, {"audit-tampered"}),
     (_future, {"audit-tampered", "clock-behind-audit"}),
     (_damage_policy, {"policy-damaged"}),
@@ -145,6 +151,26 @@ BREAKS: list[tuple[Callable[[Place], None], set[str]]] = [
     (
         _write(f"{SYSTEM}/conductor.service.d/mine.conf", "[Service]\nPrivateNetwork=no\n"),
         {"unit-weakened"},
+    ),
+    (
+        _write("/run/systemd/system/conductor.service.d/x.conf", "[Service]\nUser=root\n"),
+        {"unit-weakened"},
+    ),
+    (
+        _write(f"{SYSTEM}/service.d/x.conf", "[Service]\nNetworkNamespacePath=/proc/1/ns/net\n"),
+        {"unit-weakened"},
+    ),
+    (
+        _write(f"{SYSTEM}/conductor-planner.service.d/gpu.conf", "[Service]\nPrivateNetwork=no\n"),
+        {"unit-weakened", "gpu-needlessly-open"},
+    ),
+    (_write("/run/systemd/system/conductor.socket", "[Socket]\n"), {"unit-replaced"}),
+    (
+        lambda place: (
+            place.at("/var/lib/conductor-models").mkdir(mode=0o777, parents=True)
+            or place.at("/var/lib/conductor-models").chmod(0o777)
+        ),
+        {"file-exposed"},
     ),
     (_write("/etc/conductor/mode.json", "{"), {"mode-damaged", "mode-half-way"}),
     (_write("/etc/conductor/tls/a.crt", "no certificate"), {"certificate-unreadable"}),

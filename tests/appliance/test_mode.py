@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,7 @@ def test_opening_takes_away_all_that_closing_put_there(tmp_path: Path) -> None:
     close(place)
     open_again(place)
     after = tree(tmp_path)
+    assert after.pop("etc/conductor/.mode.lock") == ""
     marker = json.loads(after.pop("etc/conductor/mode.json"))
     assert after == before
     assert (marker["mode"], marker["number"]) == ("connected", 2)
@@ -164,9 +167,94 @@ def test_the_services_are_told_in_order_and_failures_are_said(
         return Ran(int("try-restart" in arguments))
 
     said = switch(place, "air-gapped", run, AT, 0)
-    assert [line.split()[0] for line in told] == ["stop", "daemon-reload", "restart", "try-restart"]
+    verbs = [line.split()[0] for line in told]
+    assert verbs == ["stop", "daemon-reload", "stop", "reload-or-restart", "try-restart"]
     assert told[-1].endswith("conductor.service")
     assert said and "try" not in said[0]
+
+
+def test_egress_is_stopped_again_once_nothing_can_start_it_and_a_failure_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = install(tmp_path)
+    monkeypatch.setattr(Place, "running", True)
+    masked: list[bool] = []
+
+    def run(arguments: list[str]) -> Ran:
+        if arguments[1] == "stop":
+            masked.append((place.overrides / "conductor-egress.service").is_symlink())
+            return Ran(1)
+        return Ran(0)
+
+    said = switch(place, "air-gapped", run, AT, 0)
+    assert masked == [False, True]
+    assert len(said) == 1 and "egress may still run" in said[0]
+
+
+def test_what_could_not_be_told_is_the_commands_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path)
+    monkeypatch.setattr(Place, "running", True)
+    monkeypatch.setattr("conductor.cli.mode.os.geteuid", lambda: 0)
+    root = ["--root", str(tmp_path)]
+    for ran, code in ((Ran(0), 0), (Ran(1), 1)):
+        monkeypatch.setattr("conductor.cli.mode.run", lambda arguments, ran=ran: ran)
+        assert CliRunner().invoke(mode, ["air-gapped", *root]).exit_code == code
+
+
+def test_the_firewall_goes_without_taking_the_api_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = install(tmp_path)
+    close(place)
+    monkeypatch.setattr(Place, "running", True)
+    told: list[list[str]] = []
+
+    def run(arguments: list[str]) -> Ran:
+        told.append(arguments[1:])
+        return Ran(0)
+
+    switch(place, "connected", run, AT, 0)
+    [stopped] = [words for words in told if words[0] == "stop"]
+    assert stopped == ["stop", "--job-mode=ignore-dependencies", "conductor-airgap.service"]
+
+
+def test_who_may_only_read_the_configuration_cannot_hold_the_switch_up(tmp_path: Path) -> None:
+    place = install(tmp_path)
+    folder = os.open(place.config, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        close(place)
+    finally:
+        os.close(folder)
+    assert (place.config / ".mode.lock").stat().st_mode & 0o777 == 0o600
+    assert declared(place.config, {}).air_gapped
+
+
+def test_two_switches_at_once_do_not_mix(tmp_path: Path) -> None:
+    place = install(tmp_path)
+    close(place)
+    other = os.open(place.config / ".mode.lock", os.O_RDWR)
+    try:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(StartError, match="somebody else"):
+            open_again(place)
+    finally:
+        os.close(other)
+
+
+def test_opening_is_a_switch_of_its_own_whatever_a_marker_from_elsewhere_says(
+    tmp_path: Path,
+) -> None:
+    """A backup that was put back brings the marker of its day along."""
+    place = install(tmp_path)
+    close(place)
+    (place.config / "mode.json").write_bytes(Marker("connected", 4, AT, 0).as_json())
+    open_again(place)
+    assert read_marker(place.config).number == 5
+    open_again(place)
+    assert read_marker(place.config).number == 5
 
 
 def test_the_command_switches_shows_and_switches_back(tmp_path: Path) -> None:

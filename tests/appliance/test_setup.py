@@ -23,6 +23,7 @@ from conductor.cli.setupanswers import (
     range_problem,
     read_answers,
 )
+from conductor.cli.setupfiles import LISTENER_MARK
 from conductor.cli.setupwrite import set_up
 from conductor.config import load
 from conductor.errors import ConfigError, StartError
@@ -121,6 +122,9 @@ def test_tcp_gets_a_drop_in_with_the_clients_and_a_socket_none(tmp_path: Path) -
     place = install(tmp_path)
     dropin = place.overrides / "conductor.socket.d" / "listen.conf"
     tcp = Answers(listen=Listen(8443, ("192.0.2.0/24",)))
+    # The rules of the air gap know such a listener by its mark.
+    rules = (place.share / "air-gapped" / "conductor-airgap.nft").read_text()
+    assert f"meta mark {LISTENER_MARK:#x} counter" in rules
     set_up(place, tcp, nothing_runs, force=False)
     lines = dropin.read_text().splitlines()
     assert lines.index("ListenStream=") < lines.index("ListenStream=0.0.0.0:8443")

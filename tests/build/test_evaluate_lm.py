@@ -260,10 +260,10 @@ def test_the_report_says_that_it_is_simulated_and_what_a_query_takes(
 
 
 def test_games_that_are_void_for_somebody_are_left_out_for_everybody_and_counted() -> None:
-    found = judged(Sometimes())
+    found = judged(Sometimes(), replace(WHOLE, held_out=HeldOut(games=5, parsing=0)))
     (pool,) = found.at_lambdas.pools
-    assert (pool.n, pool.not_recorded) == (2, 1)
-    assert {one.overall.n for one in pool.results} == {2}
+    assert (pool.n, pool.not_recorded) == (4, 1)
+    assert {one.overall.n for one in pool.results} == {4}
     figures = {one["policy"]: one for one in found.traits.figures}
     assert figures["single(worker-1)"]["voids"] == {"verifier:crashed": 1}
 

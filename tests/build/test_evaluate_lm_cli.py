@@ -138,7 +138,7 @@ def test_a_training_is_judged_when_it_is_through_and_before(recipe: Path, tmp_pa
     assert "after iteration 2 of 2" in before["provenance"]["conductor"]
     assert before["rows"] == through["rows"]
     (folder / "checkpoint.pt").unlink()
-    refused(run(folder, recipe, out), out, "no checkpoint yet")
+    refused(run(folder, recipe, tmp_path / "none"), tmp_path / "none", "no checkpoint yet")
 
 
 def test_a_model_of_unknown_origin_is_judged_and_the_report_says_so(
@@ -154,7 +154,7 @@ def test_a_model_of_unknown_origin_is_judged_and_the_report_says_so(
 def refused(result: Result, out: Path, words: str, code: int = 1) -> None:
     assert (result.exit_code, result.stdout) == (code, "")
     assert words in result.stderr and "Traceback" not in result.stderr
-    assert not (out / "report.json").exists() or code == 1
+    assert not (out / "report.json").exists()
 
 
 def test_a_conductor_that_may_know_the_questions_is_refused_unless_told_otherwise(
@@ -206,11 +206,7 @@ def test_options_of_the_other_kind_are_refused(told: list[str], words: str, tmp_
 
 
 def test_no_question_of_a_file_is_in_the_report(model: Path, tmp_path: Path) -> None:
-    lines = [
-        {"id": f"n{n}", "question": f"Secretly, what is {n} plus 1?", "answer": str(n + 1),
-         "judge": "numeric", "domain": "maths"}
-        for n in range(40)
-    ]  # fmt: skip
+    lines = [{"question": f"Secretly, what is {n} plus 1?", "answer": n + 1} for n in range(40)]
     (tmp_path / "questions.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(RECIPE.format(base=model, task="{kind: jsonl, file: questions.jsonl}"))

@@ -212,6 +212,11 @@ async def test_what_fails_in_passing_is_asked_again(path):
         (plain(b"<html>"), "worker:malformed"),
         (plain(b'{"choices": []'), "worker:malformed"),
         (status("401 Unauthorized", b"{}"), "worker:auth"),
+        (plain(b'{"choices": [{}]}'), "worker:malformed"),
+        (plain(b'{"choices": [{"text": "42"}]}'), "worker:malformed"),
+        (plain(b'{"choices": [{"message": "42"}]}'), "worker:malformed"),
+        (plain(b'{"choices": [{"message": {}}]}'), "worker:malformed"),
+        (plain(b'{"choices": [{"message": {"content": ["42"]}}]}'), "worker:malformed"),
     ],
 )
 async def test_an_endpoint_that_returns_junk_makes_the_play_void(path, response, void):
@@ -221,6 +226,34 @@ async def test_an_endpoint_that_returns_junk_makes_the_play_void(path, response,
         )
     assert (outcome.quality, outcome.void) == (None, void)
     assert len(replayed(path)) == 0
+    assert calls.account.held_usd == 0
+
+
+@pytest.mark.parametrize("seconds", [b'"x"', b"null", b"1e300", b"-5"])
+async def test_an_endpoint_cannot_say_how_long_it_took(path, seconds):
+    body = b'{"choices": [{"message": {"content": "42"}}], "seconds": ' + seconds + b"}"
+    async with serving(answering(plain(body))) as peer, asking(path) as calls:
+        outcome = await played(
+            Executed(calls, simulated=False), game((at(peer.endpoint),)), "0 q -\n"
+        )
+    assert outcome.quality == 1
+    assert 0 <= outcome.seconds < 5
+
+
+@pytest.mark.parametrize(
+    ("prompt", "written"), [(5, 1 << 39), (5, 31), (1 << 39, 3), (5, 0), (-1, 3)]
+)
+async def test_a_count_of_tokens_that_cannot_be_is_not_believed(path, prompt, written):
+    usage = {"prompt_tokens": prompt, "completion_tokens": written}
+    choice = {"message": {"role": "assistant", "content": "some words of an answer"}}
+    body = plain(orjson.dumps({"choices": [choice], "usage": usage}))
+    account = Account(max_cost_usd=100.0)
+    async with serving(answering(body)) as peer, asking(path, account=account) as calls:
+        one = replace(at(peer.endpoint), price=DEAR)
+        await ask(calls, one, question(max_tokens=30))
+    assert account.usage.completion_tokens == 6  # by its length
+    assert account.usage.prompt_tokens < 100
+    assert account.spent_usd == pytest.approx(6)
 
 
 async def test_an_endpoint_that_is_down_or_silent_makes_the_play_void(path):

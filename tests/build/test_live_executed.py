@@ -14,6 +14,7 @@ from conductor.errors import PlanError, WorkerError
 from conductor.plan.language import parse
 from conductor.plan.templates import Template
 from conductor.run.exchange import Limits
+from conductor_build.live import scoring
 from conductor_build.live.executed import Executed, Sampling
 from conductor_build.live.game import Game
 from conductor_build.tasks.common import Void, VoidReason
@@ -265,6 +266,24 @@ async def test_a_verifier_that_breaks_or_hangs_makes_the_play_void(judge, void):
     environment = over(Saying(), score_s=0.05)
     outcome = await played(environment, game(1, task=Sheep(judge)), "0 q -\n")
     assert (outcome.quality, outcome.void) == (None, f"verifier:{void}")
+
+
+async def test_verifiers_that_hang_do_not_pile_up(monkeypatch):
+    monkeypatch.setattr(scoring, "MOST_HUNG", 2)
+    begun = []
+
+    def hangs(answer: str) -> float:
+        begun.append(answer)
+        time.sleep(1)
+        return 1.0
+
+    environment = over(Saying(), score_s=0.02)
+    voids = [
+        (await played(environment, game(1, task=Sheep(hangs), seed=seed), "0 q -\n")).void
+        for seed in range(5)
+    ]
+    assert voids == ["verifier:timeout"] * 5
+    assert len(begun) == 2
 
 
 async def test_an_answer_is_judged_once_for_a_whole_group():

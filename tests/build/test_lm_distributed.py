@@ -6,7 +6,9 @@ import multiprocessing
 import os
 import socket
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ import torch
 import torch.multiprocessing as processes
 
 from conductor_build.live.accounts import CostReached
-from conductor_build.lm import distributed
+from conductor_build.lm import command, distributed
+from conductor_build.lm.command import Asked
 from conductor_build.lm.distributed import batch, leading, merged, taught_by
 from conductor_build.lm.episodes import Rollout
 from conductor_build.lm.iteration import Trainer
@@ -135,6 +138,38 @@ def test_followers_are_let_go_when_the_leader_stops(monkeypatch: pytest.MonkeyPa
     with pytest.raises(CostReached), leading(Ranks(0, 2), None):  # type: ignore[arg-type]
         raise CostReached(1.0)
     assert told == [None]
+
+
+def test_what_stopped_the_leader_is_told_though_the_others_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gone(self: Ranks, what: object = None) -> None:
+        raise PeersError("gone")
+
+    monkeypatch.setattr(Ranks, "told", gone)
+    with pytest.raises(CostReached), leading(Ranks(0, 2), None):  # type: ignore[arg-type]
+        raise CostReached(1.0)
+
+
+@pytest.mark.parametrize(
+    ("said", "recipes", "own"), [(6.0, None, 3.0), (6.0, 2.0, 1.0), (None, 2.0, 1.0), (6.0, 0, 0)]
+)
+def test_processes_share_the_money(
+    said: float | None,
+    recipes: float | None,
+    own: float,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    def opened(recipe: object, data: object, out: object, models: object, most: float) -> None:
+        raise PeersError(str(most))
+
+    monkeypatch.setattr("conductor_build.lm.ranks.joined", lambda: nullcontext(Ranks(1, 2)))
+    monkeypatch.setattr("conductor_build.lm.setting.opened", opened)
+    asked = Asked(tmp_path, tmp_path, tmp_path, tmp_path, max_cost_usd=said)
+    with pytest.raises(PeersError) as caught:
+        command._train(replace(RECIPE, max_cost_usd=recipes), asked, tmp_path)
+    assert float(str(caught.value)) == own
 
 
 def test_without_a_launcher_a_process_trains_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -249,6 +249,7 @@ def test_training_stops_at_its_best_when_watched_reward_falls(
 
     told = iter([0.5, 0.9, 0.2, 0.1])
     fake = dict.fromkeys(("quality", "utility", "cost_usd_per_1k", "steps", "calls", "voids"), 0.0)
+    fake["games"] = 2
     monkeypatch.setattr(
         Judge, "watched",
         lambda self, policy, done: {
@@ -264,6 +265,24 @@ def test_training_stops_at_its_best_when_watched_reward_falls(
     assert len(watch.lines) == 4
     found = report(tmp_path)
     assert (found["stopped_early"], found["kept_iteration"]) == (True, 2)
+
+
+def test_workers_that_are_down_do_not_end_a_training_nor_choose_its_weights(
+    tmp_path: Path,
+) -> None:
+    recipe = replace(
+        shortened(iterations=3),
+        held_out=HeldOut(games=2, parsing=0, every=1, fall=0.0001, patience=1),
+    )
+    trained(tmp_path, recipe, environment=Broken())
+    assert not (tmp_path / "best.pt").exists()
+    found = report(tmp_path)
+    assert (found["stopped_early"], len(found["watched"])) == (False, 3)
+    assert all(part["best_single"] is None for part in parts_of(found))
+
+
+def parts_of(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return [report[name] for name in ("whole_pool", "drawn_pools") if name in report]
 
 
 def test_the_shown_line_tells_the_phases_apart() -> None:

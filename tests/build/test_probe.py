@@ -106,6 +106,8 @@ async def test_a_worker_is_asked_everything_once_and_scored(path):
         (plain(b"<html>"), "worker:malformed"),
         (plain(b'{"choices": []'), "worker:malformed"),
         (status("401 Unauthorized", b"{}"), "worker:auth"),
+        (plain(b'{"choices": [{}]}'), "worker:malformed"),
+        (plain(b'{"choices": [{"message": "2"}]}'), "worker:malformed"),
     ],
 )
 async def test_an_endpoint_that_gives_no_answer_is_void_and_given_up(path, answer, void):

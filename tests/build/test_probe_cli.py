@@ -163,6 +163,24 @@ async def test_what_the_appliance_refuses_is_a_failure_and_no_answer(answer, fai
     assert caught.value.failure == failure
 
 
+async def test_an_answer_that_comes_in_pieces_is_read_to_its_end():
+    whole = said("4" * 5000)
+
+    async def script(peer, reader, writer):
+        await peer.read_request(reader)
+        for piece in (whole[:300], whole[300:2000], whole[2000:]):
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0.02)
+        writer.close()
+
+    async with serving(script) as peer:
+        caller = ApiCaller(f"http://127.0.0.1:{peer.endpoint.port}/v1", "k")
+        async with caller.call(far_worker(), Call("r", b"{}", stream=False)) as reply:
+            body = await reply.json()
+    assert body["choices"][0]["message"]["content"] == "4" * 5000
+
+
 async def test_an_appliance_that_is_down_refuses():
     with pytest.raises(WorkerError) as caught:
         async with ApiCaller("http://127.0.0.1:9/v1", "k").call(

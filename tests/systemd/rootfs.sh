@@ -8,7 +8,7 @@
 set -euo pipefail
 suite=${1:-$(. /etc/os-release && echo "$VERSION_CODENAME")}
 # What the package depends on or recommends, and what the checks look with.
-packages=systemd,systemd-sysv,dbus,iproute2,nftables,python3,libstdc++6,nginx-light,openssl,procps,man-db
+packages=systemd,systemd-sysv,dbus,iproute2,nftables,python3,libstdc++6,libgomp1,nginx-light,openssl,procps,man-db
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/conductor-systemd
 root=$cache/$suite-$(sha256sum <<<"$packages" | cut -c1-8)
 

@@ -32,6 +32,11 @@ cp -r "$repository/systemd/units" "$work/over/opt/checks/units"
 cp "$repository/systemd/nginx/conductor.conf" "$work/over/opt/checks/nginx.conf"
 cp "$package" "$work/over/opt/checks/package.deb"
 cp "$repository/systemd/package/releasefile.py" "$work/over/opt/checks/"
+model=$("$repository/.venv/bin/conductor" models list --json 2>/dev/null |
+    "$repository/.venv/bin/python" -c '
+import json, sys
+print(next((m["file"] if m["present"] else "" for m in json.load(sys.stdin) if m["id"] == "smollm2-135m"), ""))')
+[ ! -f "$model" ] || cp "$model" "$work/over/opt/checks/model.gguf"
 # The checks' own tools, which are plain Python: the package brings none.
 for one in _pytest pytest py.py pluggy iniconfig packaging pygments; do
     cp -r "$repository"/.venv/lib/python3.*/site-packages/"$one" "$work/over/opt/checks/site/"

@@ -1,5 +1,8 @@
 """Changing the policy of an appliance that is not running: the same desk, the same checks, the same
-record, under the same two locks. Whoever holds either is the running appliance."""
+record, under the same two locks. Whoever holds either is the running appliance.
+
+It is done as the account of the state, whoever types: see `process/asowner.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,16 @@ from conductor.active import Active
 from conductor.audit import keys
 from conductor.audit.log import AuditLog
 from conductor.config import Site
+from conductor.process.asowner import become_owner
 
 Act = Callable[[Desk, Who], Awaitable[Outcome]]
 
 
 async def at_desk(config: Path, act: Act) -> Outcome:
     """What `act` gives at a desk for the site in `config`. Raises `ConductorError`."""
-    start = starting(config)
+    start, uid = starting(config), os.getuid()
     paths = start.site.appliance.paths
+    become_owner(paths.state, reading=config)
     store, active = Store(paths.published), Active(start.site)
 
     async def swap(site: Site) -> None:
@@ -43,6 +48,6 @@ async def at_desk(config: Path, act: Act) -> Outcome:
                 swap=swap,
                 degraded=start.degraded,
             )
-            return await act(desk, Who(os.getuid(), "offline"))
+            return await act(desk, Who(uid, "offline"))
         finally:
             await audit.close()

@@ -59,6 +59,13 @@ def _mode(facts: Facts) -> Iterator[Finding]:
             f"the appliance cannot show its air gap: {', '.join(mode.reasons) or mode.verdict}",
             "conductor doctor --air-gap tells what is open; until then nothing is answered",
         )
+    elif mode.mode == "air-gapped" and not (mode.verdict or mode.damaged or mode.lacking):
+        yield Finding(
+            "air-gap-unattested",
+            "warning",
+            "the appliance has not attested to its air gap since the mode was switched",
+            "systemctl start conductor.target, then conductor doctor --air-gap",
+        )
 
 
 def _gpu(facts: Facts) -> Iterator[Finding]:

@@ -161,8 +161,10 @@ def _running(facts: Facts) -> Iterator[Finding]:
     running = facts.running
     if running is None:
         return
-    told = [reason for reason in running.reasons if not reason.startswith("air gap: ")]
-    for reason in told if not running.ready else ():  # of the gap, `air-gap-open` tells
+    told = list(running.reasons)
+    if facts.mode and facts.mode.verdict == "degraded":  # of the gap, `air-gap-open` tells
+        told = [reason for reason in told if not reason.startswith("air gap: ")]
+    for reason in told if not running.ready else ():
         do = "the other findings, or 'journalctl -u conductor', tell why"
         yield Finding("not-ready", "error", f"no request is served: {reason}", do)
     if facts.keys:

@@ -26,6 +26,9 @@ MASKED = ("conductor-egress.service", "conductor-egress.socket")
 SERVICES = ("conductor-planner.service", "conductor-worker@*.service", "conductor.service")
 """What has to start anew to be in another mode; the API last, since it records what it finds."""
 GUARD = "conductor-airgap.service"
+LOCK = ".mode.lock"
+"""Beside the configuration, root's alone: whoever may open a file may lock it, and the services may
+open their configuration."""
 _NOWHERE = "/dev/null"
 
 
@@ -81,12 +84,22 @@ def _close(place: Place, before: Marker, after: Marker, run: Run) -> list[str]:
     for piece in wanted:
         mode, group = (0o640, READERS) if piece.secret else (0o644, None)
         put(place.at(piece.target), piece.source.read_bytes(), mode, group)
-    return _restart(place, run, guard=True)
+    _tell(place, run, "daemon-reload")
+    said = []
+    # Again: until it was masked, a connection to its listener could start it anew.
+    if not _tell(place, run, "stop", *MASKED):
+        said.append(f"egress may still run: see 'systemctl status {MASKED[0]}'")
+    # Not restart: that would leave a moment without rules, and take the API along.
+    if not _tell(place, run, "reload-or-restart", GUARD):
+        said.append(f"the firewall rules are not loaded: see 'systemctl status {GUARD}'")
+    return said + _restart(place, run)
 
 
 def _open(place: Place, before: Marker, after: Marker, run: Run) -> list[str]:
-    _tell(place, run, "stop", GUARD)
     shipped = [piece.target for piece in pieces(place)]
+    closed = before.mode != CONNECTED or any(os.path.lexists(place.at(one)) for one in shipped)
+    # By itself: the API requires it, would be stopped with it, and then not be started anew.
+    _tell(place, run, "stop", "--job-mode=ignore-dependencies", GUARD)
     for target in dict.fromkeys((*before.files, *shipped)):
         _remove(place, target)
     for unit in MASKED:
@@ -94,20 +107,18 @@ def _open(place: Place, before: Marker, after: Marker, run: Run) -> list[str]:
             (place.overrides / unit).unlink()
     if place.overrides.is_dir():
         sync_folder(place.overrides)
-    if before.mode != CONNECTED:
+    if closed:  # also where a marker from elsewhere, of a backup say, calls it connected
         _mark(place, after)
-    said = _restart(place, run, guard=False)
+    _tell(place, run, "daemon-reload")
+    said = _restart(place, run)
     _tell(place, run, "start", "conductor-egress.socket")
     return said
 
 
-def _restart(place: Place, run: Run, *, guard: bool) -> list[str]:
+def _restart(place: Place, run: Run) -> list[str]:
     if not place.running:
         return ["nothing that runs was told: start the appliance under systemd for it to count"]
-    _tell(place, run, "daemon-reload")
     said = []
-    if guard and not _tell(place, run, "restart", GUARD):
-        said.append(f"the firewall rules are not loaded: see 'systemctl status {GUARD}'")
     if not _tell(place, run, "try-restart", *SERVICES):
         said.append("not everything has started anew: see 'systemctl status conductor.target'")
     return said
@@ -169,9 +180,10 @@ def _same(one: Path, other: Path) -> bool:
 @contextmanager
 def _alone(place: Place) -> Iterator[None]:
     """One switch at a time. Raises `StartError`."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        descriptor = os.open(place.config, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
+        descriptor = os.open(place.config / LOCK, flags, 0o600)
+    except FileNotFoundError:
         raise StartError(f"{place.config} is not there: install the package first") from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

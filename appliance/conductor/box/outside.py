@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from conductor.box.command import Run
+from conductor.box.command import NOT_THERE, Run
 from conductor.box.modeswitch import MASKED
 from conductor.box.network import Network, namespace, network
 
@@ -32,12 +32,14 @@ class UnitSeen:
 @dataclass(frozen=True)
 class Outside:
     """`firewall_sha256` is that of the live rules without their counters; `blocked` how many
-    packets they have rejected since they were loaded. None for what could not be seen."""
+    packets they have rejected since they were loaded. None for what could not be seen.
+    `unruled`: this machine has `nft`, and our rules are not loaded."""
 
     services: tuple[UnitSeen, ...]
     egress_runs: bool
     firewall_sha256: str | None
     blocked: int | None
+    unruled: bool = False
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -53,6 +55,7 @@ def seen(run: Run, proc: Path = Path("/proc")) -> Outside:
         egress_runs=any(_process(run, unit) for unit in MASKED[:1]),
         firewall_sha256=None if text is None else hashlib.sha256(_steady(text)).hexdigest(),
         blocked=int(found[1]) if found else None,
+        unruled=text is None and rules.code != NOT_THERE,
     )
 
 
@@ -93,4 +96,5 @@ def open_ways(outside: Outside) -> Sequence[str]:
         for one in outside.services
         if one.network.ways_out
     ]
-    return [*found, *(["conductor-egress.service runs"] if outside.egress_runs else [])]
+    found += ["conductor-egress.service runs"] if outside.egress_runs else []
+    return [*found, *(["the firewall rules are not loaded"] if outside.unruled else [])]

@@ -1,6 +1,7 @@
 """Which files of an installation others than root may change, and which secrets they may read.
 
-Only what the services must write belongs to them: their state, and what the API publishes.
+Only what the services must write belongs to them: their state, and what the API publishes. Model
+files do not: who can change one can make it answer anything. Copies made by upgrades hold keys.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from conductor.box.facts import Exposed
 from conductor.box.place import Place
 
 CREDENTIALS = "credentials"
+MODELS = "/var/lib/conductor-models"
+BACKUPS = "/var/lib/conductor-backups"
 _ROOT_GROUP = 0
 
 
@@ -22,6 +25,7 @@ def exposed(place: Place, state: Path | None = None) -> tuple[Exposed, ...]:
     owners = place.trusted_owners
     found = [one for top in _tops(place) for one in _below(place, top, owners)]
     found += _secrets(place, place.config / CREDENTIALS)
+    found += _secrets(place, place.at(BACKUPS))
     if state is not None and (mode := _mode(state)) is not None and mode & 0o077:
         found.append(Exposed(place.named(state), "readable"))
     return tuple(found)
@@ -31,6 +35,8 @@ def _tops(place: Place) -> Iterator[Path]:
     yield place.versions
     yield place.at("/usr/share/conductor")
     yield place.config
+    yield place.at(MODELS)
+    yield place.at(BACKUPS)
     for folder in (place.shipped_units, place.overrides):
         yield from sorted(folder.glob("conductor*"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from conductor.box.place import Place
 from conductor.cli.installed import Installed, installed, latest
 from conductor.cli.options import json_option, root_option
 
+FRESH = timedelta(minutes=11)
+"""A little longer than the appliance itself believes an attestation (`attesting.STALE_S`)."""
+
 UNKNOWABLE = (
     "what other software on this machine sends: NTP, DNS, updates, the operator's own shell",
     "what model servers of your own send: close their units as those of the appliance are closed",
@@ -31,12 +35,14 @@ UNKNOWABLE = (
 
 @dataclass(frozen=True)
 class Proof:
-    """Both views. `inside` is the latest record `attestation`; None when there is none."""
+    """Both views, at the time `now`. `inside` is the latest record `attestation`; None when there
+    is none."""
 
     marker: Marker
     inside: dict[str, Any] | None
     outside: Outside
     lacking: tuple[str, ...]
+    now: datetime
 
     @property
     def objections(self) -> tuple[str, ...]:
@@ -63,9 +69,20 @@ def _objections(proof: Proof) -> Iterator[str]:
     elif proof.inside.get("verdict") != "secure":
         reasons = ", ".join(map(str, proof.inside.get("reasons", [])))
         yield f"the appliance says {proof.inside.get('verdict')}: {reasons or 'not yet closed'}"
+    elif proof.inside.get("mode_number") != proof.marker.number:
+        yield "the appliance has not attested since the mode was switched: does it run?"
+    elif not _fresh(str(proof.inside.get("ts")), proof.now):
+        yield "the latest attestation is too old, or of a time to come: does the appliance run?"
     yield from open_ways(proof.outside)
     if proof.marker.mode == "air-gapped":
         yield from (f"not as the package has it: {path}" for path in proof.lacking)
+
+
+def _fresh(ts: str, now: datetime) -> bool:
+    try:
+        return abs(now - datetime.fromisoformat(ts)) <= FRESH
+    except (ValueError, TypeError):
+        return False
 
 
 def proof_of(here: Installed, ask: Run) -> Proof:
@@ -77,6 +94,7 @@ def proof_of(here: Installed, ask: Run) -> Proof:
         inside=latest(audit, "attestation") if audit else None,
         outside=seen(ask) if place.running else seen(nothing_runs),
         lacking=tuple(lacking(place)),
+        now=datetime.now(UTC),
     )
 
 

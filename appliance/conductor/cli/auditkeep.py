@@ -10,6 +10,7 @@ from conductor.audit import anchor, keys, upkeep
 from conductor.audit.retention import RETENTION_DAYS
 from conductor.cli.auditoptions import directory_argument
 from conductor.process import keyfiles
+from conductor.process.asowner import become_owner
 
 keys_option = click.option(
     "--keys",
@@ -36,6 +37,7 @@ def head_command(directory: Path) -> None:
 @keys_option
 def rotate_command(directory: Path, folder: Path) -> None:
     """Hand the log in DIRECTORY over to a new key. The appliance must not be running."""
+    become_owner(directory)
     key = upkeep.rotate(directory, folder)
     click.echo(f"the log is sealed with {keyfiles.fingerprint(key.public)} from now on")
     click.echo("Give the new audit.pub to whoever verifies; checkpoints kept so far stay good.")
@@ -57,6 +59,7 @@ def retain_command(directory: Path, folder: Path, days: int) -> None:
     The appliance must not be running; it does the same by itself. A file named legal-hold in
     DIRECTORY keeps everything.
     """
+    become_owner(directory)
     removed = upkeep.retain_now(directory, keys.load(folder), days)
     for one in removed:
         click.echo(f"removed {one.path.name}: records {one.first_seq} to {one.last_seq}")

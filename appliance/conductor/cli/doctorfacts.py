@@ -113,12 +113,14 @@ def _mode(here: Installed, *, packaged: bool) -> ModeFacts:
     if packaged and marker.mode == AIR_GAPPED:
         with suppress(StartError):
             missing = lacking(here.place)
+    # What was said before the latest switch says nothing of the gap that it has made.
+    since = said is not None and said.get("mode_number") == marker.number
     return ModeFacts(
         mode=marker.mode,
         damaged=marker.damaged,
         lacking=tuple(missing),
-        verdict=str(said.get("verdict")) if said else "",
-        reasons=tuple(map(str, said.get("reasons", ()))) if said else (),
+        verdict=str(said.get("verdict")) if said and since else "",
+        reasons=tuple(map(str, said.get("reasons", ()))) if said and since else (),
     )
 
 
@@ -215,12 +217,12 @@ def _audit(paths: Paths) -> AuditFacts:
     from conductor.audit.verify import verify
 
     try:
-        if not segments(paths.audit):
-            return AuditFacts("absent")
-        key = keys.load(paths.audit_key) if (paths.audit_key / "audit.key").exists() else None
         kept: list[Note] = []
         with suppress(AuditError):  # not sealed yet, or not long enough
             kept = [anchor.read(paths.audit_key / "checkpoint")]
+        if not segments(paths.audit):
+            return AuditFacts("cut", "all of it is gone") if kept else AuditFacts("absent")
+        key = keys.load(paths.audit_key) if (paths.audit_key / "audit.key").exists() else None
         return _judged(verify(paths.audit, key=key, anchors=kept))
     except (ConductorError, OSError) as error:
         return AuditFacts("unreadable", str(error))

@@ -38,26 +38,30 @@ def mode(wanted: str | None, root: Path, as_json: bool) -> None:
     connected   the above is undone; appliance.yaml and policy.yaml decide what may leave
 
     Switching needs root and starts the services anew; the audit log gets a record. Killed half way,
-    the machine counts as air-gapped, and the same command finishes it.
+    the machine counts as air-gapped, and the same command finishes it. Exit 1 when something that
+    runs could not be told.
     """
     place = Place(root.absolute())
-    if wanted is not None:
-        _switch(place, cast(Switch, wanted))
+    said = _switch(place, cast(Switch, wanted)) if wanted is not None else []
     facts = shown(place)
     click.echo(orjson.dumps(facts) if as_json else _in_words(facts))
+    if said and place.running:
+        raise SystemExit(1)
 
 
-def _switch(place: Place, wanted: Switch) -> None:
+def _switch(place: Place, wanted: Switch) -> list[str]:
     if place.running and os.geteuid() != 0:
         raise StartError("switching the mode takes root: sudo conductor mode " + wanted)
     try:
-        for line in switch(place, wanted, run, _now(), who_asks(os.environ)):
-            click.echo(line, err=True)
+        said = switch(place, wanted, run, _now(), who_asks(os.environ))
     except OSError as error:
         raise StartError(
             f"{error.filename or 'a file'} cannot be written ({error.strerror}): run the command "
             "again; until it is through, the machine counts as air-gapped"
         ) from None
+    for line in said:
+        click.echo(line, err=True)
+    return said
 
 
 def who_asks(environ: Mapping[str, str], process: Path = Path("/proc/self")) -> int:

@@ -10,6 +10,8 @@ from conductor.errors import StartError
 NO_KEY = "0" * 64
 LISTEN_DROPIN = "conductor.socket.d/listen.conf"
 CREDENTIALS = "credentials/vendor"
+LISTENER_MARK = 0xC04D
+"""Of packets by a TCP listener that systemd makes: `conductor-airgap.nft` rejects what it dials."""
 
 _NAMES = """  - id: people-and-places               # takes the model `rampart-names`
     when: {detector: [person, address]}
@@ -106,8 +108,10 @@ def listen_dropin(listen: Listen) -> str:
     ranges = " ".join(listen.clients)
     return f"""# Written by `conductor setup`: applications connect by TCP, without TLS.
 # Name the clients narrowly: a broken-into service could dial these ranges, and nothing else.
+# By the mark the rules of an air gap know such a listener, so that there it cannot dial at all.
 [Socket]
 ListenStream=
 ListenStream=0.0.0.0:{listen.port}
 IPAddressAllow={ranges}
+Mark={LISTENER_MARK:#x}
 """

@@ -114,3 +114,5 @@ class Attester:
                 await self.attest()
             except AuditError:  # its health is told by the log itself, and refuses requests
                 log.error("attestation_not_recorded")
+            except (OSError, RuntimeError) as error:  # no thread to be had: the next may do better
+                log.error("attestation_failed", error=type(error).__name__)

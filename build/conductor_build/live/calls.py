@@ -23,11 +23,9 @@ import orjson
 from conductor.core import Body, Call, Caller, Failure, Reply, Usage, Worker
 from conductor.errors import WorkerError
 from conductor.run.budget import estimate_tokens
-from conductor.run.messages import answer_text
-from conductor.run.usage import Reported
 from conductor_build.live.accounts import Account
 from conductor_build.live.journal import Entry, Journal, JournalError, call_key
-from conductor_build.live.replies import SECONDS, reply
+from conductor_build.live.replies import believed, reply, seconds_of, text_of
 from conductor_build.probe import PASSING
 
 
@@ -163,43 +161,41 @@ class Calls:
         """One try. Raises `WorkerError`, `CostReached`."""
         if self._resting(state):
             raise WorkerError(state.last, "left alone for a while")
-        account, size = self.account, len(call.body)
-        held = account.hold(worker, size, _max_tokens(worker, call))
+        account, size, most = self.account, len(call.body), _max_tokens(worker, call)
+        held = account.hold(worker, size, most)
         begun = self._clock()
         try:
-            body = await self._sent(worker, call)
+            body, told_s = await self._sent(worker, call)
+            text = text_of(body)
         except WorkerError as error:
             account.failed(worker, held, error.failure, size)
             raise
         except BaseException:
             account.left(worker, held, size)
             raise
-        usage, text = _usage(body, size), answer_text(body)
-        seconds = float(body.get(SECONDS, self._clock() - begun))
+        usage = believed(body, size, most) or _estimated(text, size, most)
+        seconds = self._clock() - begun if told_s is None else told_s
         usd = account.answered(worker, held, usage)
         return Entry(
             key, worker.id, text, usage.prompt_tokens, usage.completion_tokens,
             round(seconds, 4), usd,
         )  # fmt: skip
 
-    async def _sent(self, worker: Worker, call: Call) -> Body:
+    async def _sent(self, worker: Worker, call: Call) -> tuple[Body, float | None]:
+        """The body, and what `seconds_of` says of it."""
         call = replace(call, total_s=min(call.total_s, self._settings.total_s))
         async with self._callers(worker).call(worker, call) as answer:
-            return await answer.json()
+            body = await answer.json()
+            return body, seconds_of(answer, body)
 
 
 def _max_tokens(worker: Worker, call: Call) -> int:
     """The most that it may write."""
-    if worker.price.free:
-        return 0
     asked = orjson.loads(call.body).get("max_tokens")
     return int(asked or worker.limits.max_output_tokens)
 
 
-def _usage(body: Body, prompt_bytes: int) -> Usage:
-    """As reported, else estimated from the texts' lengths."""
-    reported = Reported.read(body.get("usage"))
-    if reported is not None and reported.usage.completion_tokens:
-        return reported.usage
-    written = estimate_tokens(len(answer_text(body).encode("utf-8", "replace")))
-    return Usage(estimate_tokens(prompt_bytes), written, estimated=True)
+def _estimated(text: str, prompt_bytes: int, most: int) -> Usage:
+    """From the texts' lengths; `most` is what may be written."""
+    written = estimate_tokens(len(text.encode("utf-8", "replace")))
+    return Usage(estimate_tokens(prompt_bytes), min(most, written), estimated=True)

@@ -1,7 +1,9 @@
 """Answers judged beside the event loop, each one once: a group of plays often comes to the same.
 
 A verifier that hangs is left behind in a thread that does not hold up the end of the process, and
-the answer is void, as it is when the verifier breaks.
+the answer is void, as it is when the verifier breaks. One that never lets go of the interpreter, in
+a long search for a pattern, holds up everything: those that run what others wrote belong in a jail
+(`tasks/jail.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +23,8 @@ _TASKS = 64
 """Tasks known at a time: where games come from another process, each brings its own."""
 AT_ONCE = 2
 """Verifiers at once, by default: they may take a core each."""
+MOST_HUNG = 32
+"""Verifiers left behind that still run: beyond them, nothing is judged."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Scoring:
         """`limit_s`: for one answer, waiting not included."""
         self._limit_s = limit_s
         self._free = asyncio.Semaphore(at_once)
+        self._hung: list[threading.Thread] = []
         self._tasks: OrderedDict[int, tuple[Task, int]] = OrderedDict()
         self._serials = count()
         self._known: OrderedDict[bytes, Score] = OrderedDict()
@@ -73,16 +78,24 @@ class Scoring:
         return kept[1]
 
     async def _judged(self, task: Task, example: Example, answer: str) -> Score:
+        late = Score(None, f"verifier:{VoidReason.TIMEOUT}")
+        self._hung = [one for one in self._hung if one.is_alive()]
+        if len(self._hung) >= MOST_HUNG:
+            return late
+        done, thread = _aside(task, example, answer)
         try:
             async with asyncio.timeout(self._limit_s):
-                return Score(await _aside(task, example, answer))
+                return Score(await done)
         except TimeoutError:
-            return Score(None, f"verifier:{VoidReason.TIMEOUT}")
+            self._hung.append(thread)
+            return late
         except Void as void:
             return Score(None, f"verifier:{void.reason}")
 
 
-async def _aside(task: Task, example: Example, answer: str) -> float:
+def _aside(
+    task: Task, example: Example, answer: str
+) -> tuple[asyncio.Future[float], threading.Thread]:
     """`judged` in a daemon thread: those of `asyncio.to_thread` are waited for at the end."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[float] = loop.create_future()
@@ -104,5 +117,6 @@ async def _aside(task: Task, example: Example, answer: str) -> float:
         if not loop.is_closed():
             loop.call_soon_threadsafe(tell, score, void)
 
-    threading.Thread(target=work, name="verifier", daemon=True).start()
-    return await done
+    thread = threading.Thread(target=work, name="verifier", daemon=True)
+    thread.start()
+    return done, thread

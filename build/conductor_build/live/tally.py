@@ -15,10 +15,10 @@ from dataclasses import replace
 
 import orjson
 
-from conductor.core import Body, Call, Caller, Reply, Worker
+from conductor.core import Call, Caller, Reply, Worker
 from conductor.run.exchange import waves
 from conductor.run.job import Run
-from conductor_build.live.replies import SECONDS, WholeReply
+from conductor_build.live.replies import WholeReply, seconds_of
 
 
 class Tally:
@@ -43,7 +43,8 @@ class Tally:
         try:
             async with self._caller.call(real, self._again(worker.id, call)) as reply:
                 body = await reply.json()
-            took[turn] = _seconds(body, time.monotonic() - begun)
+                told_s = seconds_of(reply, body)
+            took[turn] = time.monotonic() - begun if told_s is None else told_s
         except BaseException:
             took[turn] = time.monotonic() - begun
             raise
@@ -78,9 +79,3 @@ class Tally:
             return call
         body["seed"] += turn
         return replace(call, body=orjson.dumps(body, option=orjson.OPT_SORT_KEYS))
-
-
-def _seconds(body: Body, measured: float) -> float:
-    """As told by who kept the answer, else as it was just now."""
-    told = body.get(SECONDS)
-    return float(told) if isinstance(told, int | float) else measured

@@ -69,6 +69,7 @@ def _train(recipe: LmRecipe, asked: Asked, out: Path) -> str:
 
     most = math.inf if asked.max_cost_usd is None else asked.max_cost_usd
     with joined() as ranks:
+        most = recipe.may_cost(most) / ranks.size  # each process has an account of its own
         own = out if ranks.leads else out / f".rank-{ranks.rank}"
         with opened(recipe, asked.data, own, asked.models, most) as setting:
             with signals() as stop, watching() as watch:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,8 @@ def leading(ranks: Ranks, trainer: Trainer) -> Iterator[Trainer | Leading]:
     except PeersError:
         raise
     except BaseException:
-        own.dismiss()
+        with suppress(PeersError):  # who has heard of the same error is gone already
+            own.dismiss()
         raise
     else:
         own.dismiss()

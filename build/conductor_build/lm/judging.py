@@ -151,7 +151,9 @@ class Judge:
         singles = heldout.single_workers(self._players, games, terms)
         domains = [game.task.domain(game.example) for game in games]
         card = heldout.by_card(self._players, games, domains, terms)
-        everywhere = {name: one for name, one in singles.items() if one.games == len(games)}
+        everywhere = {
+            name: one for name, one in singles.items() if one.games == len(games) > one.voids
+        }
         best = max(everywhere, key=lambda name: everywhere[name].utility, default=None)
         others = {"best by card": card.utilities}
         if best is not None:

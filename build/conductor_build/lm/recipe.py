@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, cast, get_args
@@ -241,6 +242,10 @@ class LmRecipe:
     rollouts: Rollouts = Rollouts()
     max_cost_usd: float | None = None
 
+    def may_cost(self, most_usd: float = math.inf) -> float:
+        """What a training may spend in USD: no more than the recipe says, nor than `most_usd`."""
+        return most_usd if self.max_cost_usd is None else min(most_usd, self.max_cost_usd)
+
     @property
     def warm_steps(self) -> int:
         """Steps of the warm start."""
@@ -259,6 +264,5 @@ class LmRecipe:
     def sha256(self) -> str:
         """Names what the recipe says, whatever its comments: when checkpoints are written, who
         plays and when money runs out change no weight, and do not count."""
-        counted = replace(self, checkpoints=Checkpoints(), rollouts=Rollouts(), max_cost_usd=None)
-        text = json.dumps(counted.plain(), sort_keys=True, separators=(",", ":"))
+XX        text = json.dumps(counted.plain(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()

@@ -7,7 +7,6 @@ new actors, and asks again. Every actor may spend its share of the money.
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 import tempfile
@@ -58,7 +57,7 @@ _KEPT = ExitStack()
 
 
 def _actors_own(recipe: LmRecipe, data: Path, out: Path, max_cost_usd: float) -> Environment:
-    """Called in an actor: the environment that it plays on."""
+    """Called in an actor: the environment that it plays on, for its own share of the money."""
     from conductor_build.lm import pools
     from conductor_build.lm.setting import named_tasks, split
 
@@ -68,6 +67,5 @@ def _actors_own(recipe: LmRecipe, data: Path, out: Path, max_cost_usd: float) ->
     if recipe.pool.kind == "live":
         folder = out / JOURNALS / secrets.token_hex(8)
         folder.mkdir(parents=True)
-    account = Account(min(max_cost_usd, (recipe.max_cost_usd or math.inf) / recipe.rollouts.actors))
-    opened = pools.opened(recipe, tasks, training, data, folder, account)
+    opened = pools.opened(recipe, tasks, training, data, folder, Account(max_cost_usd))
     return _KEPT.enter_context(opened).environment

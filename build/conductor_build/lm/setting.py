@@ -78,7 +78,7 @@ def opened(
     dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[recipe.base.dtype]
     base = load_base(recipe.base.source, models=models, dtype=dtype, seed=recipe.seed)
     writer = Writer.of(base, examples=recipe.base.examples)
-    account = Account(min(max_cost_usd, recipe.max_cost_usd or math.inf))
+    account = Account(recipe.may_cost(max_cost_usd))
     with (
         pools.opened(recipe, tasks, training, data, out, account) as pool,
         spread(recipe, pool.environment, data, out, account.max_cost_usd) as environment,

@@ -1,7 +1,7 @@
 """Where a training of an LM conductor stands, on disk: enough to go on as if nothing had happened.
 
     run.json        which training this folder holds (`checkpoints.claim`)
-    checkpoint.pt   trainable weights, the optimiser, evaluations, money, after so many iterations
+    checkpoint.pt   trainable weights, the optimiser, evaluations, after so many iterations
     best.pt         the weights that did best on the watched games, and after which iteration
 
 Whatever is drawn hangs on the seed and the iteration alone, so that no random state is kept. Every

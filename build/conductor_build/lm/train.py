@@ -161,6 +161,8 @@ class Course:
         found = self._judge.watched(learner.policy, learner.done)
         learner.evaluations.append(found)
         self._watch.note(judging.told(found))
+        if found["voids"] == found["games"]:
+            return  # workers or verifiers are down, which says nothing of the policy
         reward = float(found["reward"])
         if learner.best is None or reward > learner.best:
             learner.best, learner.falls = reward, 0

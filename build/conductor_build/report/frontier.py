@@ -49,9 +49,18 @@ LOOKS = {
     "random": Look("random worker", "x", "#777777"),
     "oracle": Look("oracle (sees outcomes)", "*", "#BBBBBB", 9.0),
     "oracle_cheapest_right": Look("cheapest right (sees outcomes)", "h", "#BBBBBB"),
+    # of language models, which are played on workers
+    "zero_shot": Look("untrained conductor", "s", "#0072B2"),
+    "best_of_n": Look("best of n, at equal tokens", "D", "#CC79A7"),
+    "vote_of_n": Look("vote of n, at equal tokens", "p", "#CC79A7"),
+    "cheap_then_strong": Look("cheap, then strong", "^", "#009E73"),
+    "solve_then_check": Look("solve, then check", "v", "#009E73"),
+    "fan_out": Look("all workers, one aggregates", "H", "#56B4E9"),
+    "random_plans": Look("random plans as long", "x", "#777777"),
 }
 """Also the order of the legend."""
-CLOSE = tuple(name for name in LOOKS if not name.startswith(("oracle", "random", "best_vote")))
+FAR = ("oracle", "random", "best_vote", "zero_shot")
+CLOSE = tuple(name for name in LOOKS if not name.startswith(FAR))
 """Policies that the close-up makes room for."""
 
 

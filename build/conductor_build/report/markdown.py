@@ -30,31 +30,36 @@ def markdown(evaluation: Evaluation, provenance: Mapping[str, object]) -> str:
         f"from {evaluation.resampling.draws:,} paired bootstrap draws over prompts (seed "
         f"{evaluation.resampling.seed}). No policy reaches the oracle: it sees the outcomes.",
         "",
-        *(f"- {_safe(key)}: {_safe(str(value))}" for key, value in provenance.items()),
+        *(f"- {safe(key)}: {safe(str(value))}" for key, value in provenance.items()),
     ]
     for judged in evaluation.pools:
-        lines += ["", *_pool(judged)]
+        lines += ["", *pool_section(judged)]
     return "\n".join(lines) + "\n"
 
 
 def summary(evaluation: Evaluation) -> str:
     """Of each pool the table of all policies and the paired differences: what a terminal shows."""
-    return "\n\n".join("\n".join(_overall(judged)) for judged in evaluation.pools) + "\n"
+    return "\n\n".join("\n".join(pool_overview(judged)) for judged in evaluation.pools) + "\n"
 
 
-def _pool(judged: Judged) -> Iterator[str]:
-    yield from _overall(judged)
+def pool_section(
+    judged: Judged, against: Sequence[str] = AGAINST, columns: Sequence[str] = TASK_COLUMNS
+) -> Iterator[str]:
+    """Everything about one pool. `against`: baselines whose differences are shown; `columns`:
+    policies that are shown task by task. Those that are not among the results are left out."""
+    yield from pool_overview(judged, against)
     at = {(result.policy, result.lam): result for result in judged.results}
     policies = {result.policy for result in judged.results}
     yield from ["", "### Utility by task", ""]
-    yield from _tasks(at, [p for p in TASK_COLUMNS if p in policies], judged.pool.lambdas)
+    yield from _tasks(at, [p for p in columns if p in policies], judged.pool.lambdas)
     yield from ["", "### What was chosen", ""]
     yield from _choices(judged.results)
 
 
-def _overall(judged: Judged) -> Iterator[str]:
+def pool_overview(judged: Judged, against: Sequence[str] = AGAINST) -> Iterator[str]:
+    """Of one pool the table of all policies, and the paired differences."""
     pool = judged.pool
-    yield f"## {_safe(pool.title)}"
+    yield f"## {safe(pool.title)}"
     yield ""
     yield f"{len(pool.workers)} workers, {judged.n:,} prompts. Baselines: {judged.training}."
     if judged.not_recorded:
@@ -63,13 +68,14 @@ def _overall(judged: Judged) -> Iterator[str]:
     at = {(result.policy, result.lam): result for result in judged.results}
     policies = list(dict.fromkeys(result.policy for result in judged.results))
     yield from ["", "### Utility (accuracy, cost)", ""]
-    yield from _table(
+    yield from table(
         ["policy", *(f"lambda {lam:g}" for lam in pool.lambdas)],
         ([_name(p), *(_cell(at[p, lam]) for lam in pool.lambdas)] for p in _ordered(policies)),
     )
     if judged.differences:
         yield from ["", "### Utility of the conductor less that of a baseline", ""]
-        yield from _differences(judged.differences, (*pool.lambdas, None))
+        shown = [name for name in against if name in policies]
+        yield from _differences(judged.differences, shown, (*pool.lambdas, None))
 
 
 def _ordered(policies: Sequence[str]) -> list[str]:
@@ -78,14 +84,14 @@ def _ordered(policies: Sequence[str]) -> list[str]:
 
 
 def _differences(
-    differences: Iterable[Difference], lambdas: Sequence[float | None]
+    differences: Iterable[Difference], against: Sequence[str], lambdas: Sequence[float | None]
 ) -> Iterator[str]:
     at = {(less.against, less.lam): less.score.utility for less in differences}
     rows = (
-        ["mean" if lam is None else f"{lam:g}", *(_signed(at[name, lam]) for name in AGAINST)]
+        ["mean" if lam is None else f"{lam:g}", *(signed(at[name, lam]) for name in against)]
         for lam in lambdas
     )
-    yield from _table(["lambda", *(f"less {name}" for name in AGAINST)], rows)
+    yield from table(["lambda", *(f"less {name}" for name in against)], rows)
 
 
 def _tasks(
@@ -95,9 +101,9 @@ def _tasks(
     for lam in lambdas:
         scores = {policy: at[policy, lam].by_task for policy in policies}
         for task, first in scores[policies[0]].items():
-            cells = [_number(scores[policy][task].utility.mean) for policy in policies]
-            rows.append([f"{lam:g}", _safe(task), f"{first.n:,}", *cells])
-    yield from _table(["lambda", "task", "prompts", *policies], rows)
+            cells = [number(scores[policy][task].utility.mean) for policy in policies]
+            rows.append([f"{lam:g}", safe(task), f"{first.n:,}", *cells])
+    yield from table(["lambda", "task", "prompts", *policies], rows)
 
 
 def _choices(results: Iterable[Result]) -> Iterator[str]:
@@ -105,15 +111,16 @@ def _choices(results: Iterable[Result]) -> Iterator[str]:
         [
             f"{result.lam:g}",
             result.policy,
-            "; ".join(f"{_safe(name)} {share:.0%}" for name, share in result.chosen.items()),
+            "; ".join(f"{safe(name)} {share:.0%}" for name, share in result.chosen.items()),
         ]
         for result in results
         if result.chosen
     ]
-    yield from _table(["lambda", "baseline", "strategies and their share of the prompts"], rows)
+    yield from table(["lambda", "baseline", "strategies and their share of the prompts"], rows)
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """The lines of a table."""
     yield f"| {' | '.join(head)} |"
     yield f"|{'---|' * len(head)}"
     for row in rows:
@@ -122,19 +129,19 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 def _cell(result: Result) -> str:
     score = result.overall
-    cell = (
-        f"{_number(score.utility.mean)} ({_number(score.accuracy.mean)}, {_usd(score.cost.mean)})"
-    )
+    cell = f"{number(score.utility.mean)} ({number(score.accuracy.mean)}, {_usd(score.cost.mean)})"
     return f"**{cell}**" if result.policy == CONDUCTOR else cell
 
 
-def _signed(estimate: Estimate) -> str:
+def signed(estimate: Estimate) -> str:
+    """A difference with its interval."""
     if not math.isfinite(estimate.mean):
         return "not known"
     return f"{estimate.mean:+.4f} [{estimate.low:+.4f}, {estimate.high:+.4f}]"
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """A score."""
     return f"{value:.4f}" if math.isfinite(value) else "not known"
 
 
@@ -145,9 +152,9 @@ def _usd(value: float) -> str:
 
 
 def _name(policy: str) -> str:
-    return f"**{policy}**" if policy == CONDUCTOR else _safe(policy)
+    return f"**{policy}**" if policy == CONDUCTOR else safe(policy)
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
     """Names come out of files: none may end a table's cell or line, or be taken for markup."""
     return re.sub(r"([\\`*\[\]<>|])", r"\\\1", " ".join(text.split()))

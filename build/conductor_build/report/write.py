@@ -12,10 +12,13 @@ import orjson
 
 from conductor_build.report.document import document
 from conductor_build.report.frontier import frontier_png
+from conductor_build.report.lmdocument import lm_document
+from conductor_build.report.lmmarkdown import lm_markdown
 from conductor_build.report.markdown import markdown
 
 if TYPE_CHECKING:
     from conductor_build.evaluate.judge import Evaluation
+    from conductor_build.evaluate.lmjudge import LmEvaluation
 
 JSON, MARKDOWN, PICTURE = "report.json", "report.md", "frontier.png"
 
@@ -34,6 +37,23 @@ def write_report(
         MARKDOWN: markdown(evaluation, provenance).encode(),
         JSON: orjson.dumps(document(evaluation, provenance), option=orjson.OPT_INDENT_2) + b"\n",
     }
+    return put(folder, contents)
+
+
+def write_lm_report(
+    folder: Path, evaluation: LmEvaluation, provenance: Mapping[str, object]
+) -> dict[str, Path]:
+    """The same of a language model. `provenance` says whether the pool was `simulated`."""
+    contents = {
+        PICTURE: frontier_png(evaluation.at_lambdas),
+        MARKDOWN: lm_markdown(evaluation, provenance).encode(),
+        JSON: orjson.dumps(lm_document(evaluation, provenance), option=orjson.OPT_INDENT_2) + b"\n",
+    }
+    return put(folder, contents)
+
+
+def put(folder: Path, contents: Mapping[str, bytes]) -> dict[str, Path]:
+    """Write files of a report, in order; its JSON should be the last. Raises `OSError`."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / JSON).unlink(missing_ok=True)
     for name, data in contents.items():

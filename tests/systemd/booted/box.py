@@ -18,6 +18,11 @@ STATE = Path("/var/lib/conductor")
 KEY = "ck-of-the-booted-tests"
 PACKAGE = HERE / "package.deb"
 VENDOR_LOG = Path("/run/vendor.log")
+MODEL = HERE / "model.gguf"
+"""The small model's file; absent where the machine has not pulled it."""
+WORKER = "conductor-worker@smollm2-135m.service"
+CROWDING_S = 0.2
+MOST_CROWDED = 10.0
 SERVICES = ("conductor.service", "conductor-planner.service", "conductor-egress.service")
 
 
@@ -73,12 +78,24 @@ def active(unit: str) -> bool:
 
 
 def until(fact: Callable[[], Any], limit_s: float) -> Any:
-    """The first true value of `fact`; fails when there is none in time."""
-    end = time.monotonic() + limit_s
+    """The first true value of `fact`; fails when there is none in time.
+
+    Limits are those of a machine to itself: where others take its processors, so much longer.
+    """
+    began = time.monotonic()
     while not (value := fact()):
-        assert time.monotonic() < end, f"not within {limit_s:g} s"
+        waited_s = time.monotonic() - began
+        assert waited_s < limit_s or waited_s < limit_s * crowding(), f"not within {limit_s:g} s"
         time.sleep(0.05)
     return value
+
+
+def crowding() -> float:
+    """How much longer work takes here than its own processor time: 1.0 on an idle machine."""
+    began_s, used_s = time.monotonic(), time.process_time()
+    while time.process_time() - used_s < CROWDING_S:
+        pass
+    return min(MOST_CROWDED, (time.monotonic() - began_s) / (time.process_time() - used_s))
 
 
 def call(
@@ -127,6 +144,15 @@ def ready() -> bool:
         return False
 
 
+def answering(unit: str) -> bool:
+    """Whether the process behind a listener, which outlives it, answers."""
+    at = {"conductor.service": "metrics"}.get(unit, unit.split("-")[-1].removesuffix(".service"))
+    try:
+        return active(unit) and call("GET", "/healthz", at=at, limit_s=5).status == 200
+    except OSError:
+        return False
+
+
 def stop() -> None:
     """End everything, and wait for it: stopping the target alone would not."""
     run("systemctl", "stop", "conductor.target", "conductor*.socket", "conductor*.service")
@@ -136,6 +162,10 @@ def configure() -> None:
     """Put the tests' configuration in place, as `conductor setup` would."""
     for file in (HERE / "etc").iterdir():
         run("install", "-m", "640", "-g", "conductor-read", file, ETC / file.name)
+    if MODEL.exists():
+        sha256 = run("sha256sum", MODEL).split()[0]
+        place = f"/var/lib/conductor-models/{sha256}.gguf"
+        run("install", "-m", "640", "-g", "conductor-read", MODEL, place)
     key = ETC / "credentials" / "vendor" / "played"
     key.write_text("sk-the-vendor-key-of-the-tests\n")
     key.chmod(0o600)

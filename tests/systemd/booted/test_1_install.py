@@ -9,11 +9,13 @@ import pytest
 from box import (
     ETC,
     HERE,
+    MODEL,
     PACKAGE,
     RUN,
     SERVICES,
     STATE,
     VENDOR_LOG,
+    WORKER,
     active,
     configure,
     run,
@@ -73,6 +75,8 @@ def test_the_target_starts_everything() -> None:
         *("systemd-run", "--unit=players", "-p", "Type=notify", "-p", "Group=conductor"),
         *(python, HERE / "players.py", RUN / "workers" / "own.sock", "18099", VENDOR_LOG),
     )
+    if MODEL.exists():
+        run("systemctl", "enable", WORKER)
     run("systemctl", "start", "conductor.target")
     for unit in SERVICES:
         until(lambda unit=unit: active(unit), 60)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from box import VENDOR_LOG, ask, call, content, ready, until
+import pytest
+from box import MODEL, RUN, VENDOR_LOG, answering, ask, call, content, ready, until
 
 IBAN = "IT60 X054 2811 1010 0000 0123 456"
 
 
 def test_the_appliance_becomes_ready() -> None:
-    until(ready, 30)
+    until(ready, 60)
     # It began before there was a permit key, and begins again.
-    until(lambda: call("GET", "/healthz", at="egress").status == 200, 30)
+    until(lambda: answering("conductor-egress.service"), 60)
 
 
 def test_an_ordinary_question_is_answered() -> None:
@@ -19,6 +20,12 @@ def test_an_ordinary_question_is_answered() -> None:
 
 def test_a_worker_can_be_named() -> None:
     assert content(ask("Name a prime number.", "own"))
+
+
+@pytest.mark.skipif(not MODEL.exists(), reason="the small model was not pulled")
+def test_the_embedded_model_answers_without_a_network() -> None:
+    until(lambda: (RUN / "workers/smollm2-135m.sock").exists(), 60)
+    until(lambda: ask("Say yes.", "smollm2-135m", max_tokens=4).status == 200, 30)
 
 
 def test_the_vendor_is_reached_through_egress_with_its_key_in_nobody_elses_hands() -> None:

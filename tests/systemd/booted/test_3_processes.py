@@ -9,7 +9,23 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from box import ETC, SERVICES, Answer, active, ask, call, content, ready, run, show, status, until
+from box import (
+    ETC,
+    MODEL,
+    SERVICES,
+    WORKER,
+    Answer,
+    active,
+    answering,
+    ask,
+    call,
+    content,
+    ready,
+    run,
+    show,
+    status,
+    until,
+)
 
 POLICY = ETC / "policy.yaml"
 RECOVERY_S = {
@@ -24,15 +40,6 @@ def pid(unit: str, *, strict: bool = True) -> int:
     found = int(show(unit, "MainPID"))
     assert found > 1 or not strict, f"{unit} does not run"  # 0 would name our own processes
     return found
-
-
-def answering(unit: str) -> bool:
-    """Whether the process behind a listener, which outlives it, answers."""
-    at = {"conductor.service": "metrics"}.get(unit, unit.split("-")[-1].removesuffix(".service"))
-    try:
-        return active(unit) and call("GET", "/healthz", at=at, limit_s=5).status == 200
-    except OSError:
-        return False
 
 
 def in_force() -> int:
@@ -81,6 +88,14 @@ def test_a_killed_process_is_back_in_time(unit: str) -> None:
 
     until(back, RECOVERY_S[unit])
     assert content(ask("Who is there?")), time.monotonic() - began
+
+
+@pytest.mark.skipif(not MODEL.exists(), reason="the small model was not pulled")
+def test_a_killed_model_is_back_in_time() -> None:
+    before = pid(WORKER)
+    os.kill(before, signal.SIGKILL)
+    until(lambda: ask("Say yes.", "smollm2-135m", max_tokens=4).status == 200, 10)
+    assert pid(WORKER) != before
 
 
 def test_a_request_that_comes_while_the_api_is_down_waits_and_is_answered() -> None:

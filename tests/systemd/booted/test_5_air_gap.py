@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from box import ETC, HERE, STATE, VENDOR_LOG, active, ask, content, ready, run, show, status, until
+from box import HERE, STATE, VENDOR_LOG, active, ask, content, ready, run, show, status, until
 
 OUTSIDE = "198.51.100.2"
 SNIFFED = Path("/results/sniffed")
@@ -67,7 +67,7 @@ def test_no_vendor_is_reached_and_egress_cannot_even_be_started() -> None:
 def test_the_gap_is_attested_in_the_sealed_record() -> None:
     log = b"".join(path.read_bytes() for path in (STATE / "audit").rglob("*") if path.is_file())
     assert b"attestation" in log
-    run("conductor", "audit", "verify", "--config", ETC)
+    run("conductor", "audit", "verify", STATE / "audit")
 
 
 def test_nothing_came_out_not_even_a_question_for_a_name() -> None:

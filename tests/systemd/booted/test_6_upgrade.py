@@ -75,7 +75,7 @@ def test_it_is_rolled_back_without_losing_what_was_recorded() -> None:
     assert in_force() == first()
     until(ready, 30)
     assert (STATE / "marker").read_text() == "since the upgrade"
-    run("conductor", "audit", "verify", "--config", ETC)
+    run("conductor", "audit", "verify", STATE / "audit")
 
 
 def test_state_comes_back_with_a_version_that_could_not_read_the_new_one() -> None:
