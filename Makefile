@@ -7,10 +7,14 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 LOCKED := -qq --no-deps --require-hashes
 # The smallest models that everything works with: a worker, the planner's sentence encoder, the names.
 MODELS := smollm2-135m minilm-l6 rampart-names
+# The interpreter of the box that a package or release is for, and the model files that a release holds.
+BOX_PYTHON ?= $(if $(filter trixie,$(SUITE)),python3.13,python3.11)
+BOX_SERIES = $(patsubst python%,%,$(BOX_PYTHON))
+BUNDLED ?= smollm2-135m minilm-l6 minilm-l6-tokenizer rampart-names rampart-names-tokenizer rampart-names-config
 # What `make bench` runs beside the whole appliance: tests/bench/bench_*.py.
 BENCHES := encode plan train policy policy_apply policy_streams scan names declassify flow audit
 
-.PHONY: help demo serve test check bench train-set lm-set lock clean
+.PHONY: help demo serve test test-system check bench train-set lm-set lock deb bundle clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -34,6 +38,10 @@ test: check ## everything that must hold: check, then all tests
 	$(BIN)/conductor models pull $(MODELS)
 	$(BIN)/pytest -n 2 --dist loadfile
 
+test-system: $(VENV)/.dev ## install and run the package in a booted Debian, as root; SUITE=trixie for another
+	COMPRESSION=1 systemd/package/deb.sh var/system $(BOX_PYTHON)
+	tests/systemd/run.sh $(if $(SUITE),-s $(SUITE)) var/system/conductor-appliance_*_py$(BOX_SERIES)_amd64.deb
+
 bench: $(VENV)/.dev ## speed and memory, printed beside a direct call
 	PYTHONPATH=tests $(BIN)/python -m bench.run
 	for one in $(BENCHES); do \
@@ -44,6 +52,14 @@ train-set: $(VENV)/.train ## install what `conductor-build train` needs, without
 
 lm-set: $(VENV)/.lm ## install what training a language-model conductor needs, without the development tools
 	$(BIN)/conductor models pull minilm-l6 smollm2-135m
+
+deb: $(VENV)/.dev ## build the Debian package, for Debian 12; BOX_PYTHON=python3.13 for 13
+	systemd/package/deb.sh dist $(BOX_PYTHON)
+
+bundle: $(VENV)/.dev ## build a signed release file for boxes without a network; RELEASE_KEY=FILE
+	$(BIN)/conductor models pull $(MODELS)
+	$(BIN)/python systemd/package/bundle.py dist --python $(BOX_PYTHON) $(addprefix --model ,$(BUNDLED)) \
+	  $(if $(RELEASE_KEY),--key $(RELEASE_KEY))
 
 lock: $(VENV)/.dev ## write the hash-pinned locks anew from pyproject.toml
 	requirements/lock.sh

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conductor.plan.automaton import Automaton, compile
+from conductor.plan.closing import closing
 from conductor.plan.language import parse
 from conductor.plan.validate import PlanPool, validate
 from conductor.plan.writing import walk
 from conductor_build.lm.attention import Layout, _part, _part_backward, _Sides
-from conductor.plan.closing import closing
 from conductor_build.lm.sampling import Masks, draw, entropy, log_probs
 from support.automata import EOS, ODD, ids_in, pick
 from support.plans import pools

@@ -264,5 +264,7 @@ class LmRecipe:
     def sha256(self) -> str:
         """Names what the recipe says, whatever its comments: when checkpoints are written, who
         plays and when money runs out change no weight, and do not count."""
-XX        text = json.dumps(counted.plain(), sort_keys=True, separators=(",", ":"))
+        counted = replace(self, checkpoints=Checkpoints(), max_cost_usd=None).plain()
+        del counted["rollouts"]  # and is left out altogether
+        text = json.dumps(counted, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
