@@ -61,6 +61,8 @@ class Objective:
     """How much of an answer's quality is what the latent model expects of it, given all that was
     heard, instead of the recorded 0 or 1: the same on average where it is calibrated, with far less
     noise. 0: the records alone."""
+    prune: float = 0.04
+    """Of `tree.py`: branches that are reached less often are opened by chance alone."""
     weights: RewardWeights = field(default_factory=RewardWeights)
 
 

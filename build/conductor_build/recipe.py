@@ -23,7 +23,7 @@ from conductor_build.environment import Draw
 from conductor_build.grpo import Objective
 from conductor_build.reward import RewardWeights
 
-Method = Literal["imitate", "grpo", "reinforce"]
+Method = Literal["imitate", "cascade", "grpo", "reinforce", "tree"]
 
 MAX_ENSEMBLE = 8
 """Most pointers that decide together; each makes a plan a little slower."""
@@ -38,6 +38,8 @@ _OF_METHOD: Mapping[str, tuple[str, ...]] = {
     "imitate": (*_LEARNING, "passes"),
     "grpo": (*_LEARNING, *_CREDIT, "passes", "minibatches", "clip", "scale"),
     "reinforce": (*_LEARNING, *_CREDIT),
+    "cascade": ("prompts", "learning_rate", "max_gradient", "entropy", "passes"),
+    "tree": ("prompts", "learning_rate", "max_gradient", "entropy", "passes", "clip", "prune"),
 }
 """The fields of `Objective` that a method looks at; any other in its stage is an unknown key."""
 
@@ -55,6 +57,7 @@ _BOUNDS: Mapping[str, tuple[float, float]] = {
     "passes": (1, 64),
     "minibatches": (1, 1024),
     "clip": (0.001, 10),
+    "prune": (0.000001, 1),
     "learning_rate": (0.0000001, 1),
     "max_gradient": (0.001, 1000),
     "spread_floor": (0.000001, 10),
@@ -77,7 +80,8 @@ class TableUse:
 
 @dataclass(frozen=True)
 class Stage:
-    """A stretch of training with one objective. `imitate` is the warm start (`warmstart.py`)."""
+    """A stretch of training with one objective. `imitate` and `cascade` are warm starts
+    (`warmstart.py`, `cascades.py`)."""
 
     name: str
     method: Method
@@ -220,9 +224,12 @@ def _stages(root: Section) -> tuple[Stage, ...]:
         name = one.text("name", pattern=_FOLDER, want="a plain name")
         method = one.choice("method", tuple(_OF_METHOD)) or "grpo"
         iterations = one.integer("iterations", low=1, high=1_000_000)
-        learns = method != "imitate"
+        learns = method not in ("imitate", "cascade")
         weights = _reward(one.mapping("reward", optional=True)) if learns else RewardWeights()
-        base = Objective(method=cast(Any, method if learns else "grpo"), weights=weights)
+        played = method in ("grpo", "reinforce")
+        base = Objective(method=cast(Any, method if played else "grpo"), weights=weights)
+        if method in ("tree", "cascade"):
+            base = replace(base, group=1)  # a request is played, or opened, as a whole
         objective = _record(one, base, _OF_METHOD[method])
         if method == "grpo" and objective.group < 2:
             one.fault("bad-value", "a group of one has no mean to be better than", "group")

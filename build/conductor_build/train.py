@@ -3,7 +3,8 @@
     claim       the folder is new, or holds this very training
     vectors     every question as numbers, kept                        vectors.py
     fit         heads, latent model, trust; kept                       pocket/fit.py
-    learn       stage by stage, one batch an iteration, checkpoints    grpo.py, warmstart.py
+    learn       stage by stage, one batch an iteration, checkpoints    cascades.py, warmstart.py,
+                                                                       grpo.py, tree.py
     finish      weights, cards, curves, bundle                         trained.py
 
 Whatever is interrupted, by a signal, by a kill, by a full disk, goes on from the last checkpoint to
@@ -16,8 +17,9 @@ from __future__ import annotations
 import math
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,8 +31,9 @@ from numpy.typing import NDArray
 from conductor.errors import ConductorError
 from conductor.planner.bundle import Bundle
 from conductor.planner.lexical import FEATURES
-from conductor_build import curves, grounds, grpo, warmstart
+from conductor_build import cascades, curves, grounds, grpo, tree, warmstart
 from conductor_build.cards import Cards, measure
+from conductor_build.cascades import Lesson
 from conductor_build.checkpoints import (
     Learner,
     claim,
@@ -197,13 +200,15 @@ def _learn(
 ) -> None:
     """Run the iterations that are left, and end with a checkpoint."""
     plan = [stage for stage in recipe.stages for _ in range(stage.iterations)]
-    share = np.array([one.share for one in ground])
+    taught = any(stage.method == "cascade" for stage in plan[learner.done :])
+    lessons = cascades.lessons(ground) if taught else []
     saved = drawn = time.monotonic()
     with Curves(out, learner.done) as lines:
         for stage in plan[learner.done :]:
             _set_rate(learner, recipe, stage)
-            chosen = ground[learner.rng.choice(len(ground), p=share / share.sum())]
-            line = _iteration(learner, recipe, stage, chosen)
+            line = _iteration(
+                learner, recipe, stage, lessons if stage.method == "cascade" else ground
+            )
             lines.add(line)
             watch.iteration(line, len(plan))
             number, now = signal(), time.monotonic()
@@ -230,9 +235,13 @@ def _set_rate(learner: Learner, recipe: Recipe, stage: Stage) -> None:
         group["lr"] = rate * (schedule.end + (1 - schedule.end) * falling)
 
 
-def _iteration(learner: Learner, recipe: Recipe, stage: Stage, ground: Ground) -> Line:
+def _iteration(
+    learner: Learner, recipe: Recipe, stage: Stage, among: Sequence[Ground] | Sequence[Lesson]
+) -> Line:
     objective, begun = stage.objective, time.monotonic()
-    step = warmstart.imitate if stage.method == "imitate" else grpo.step
+    share = np.array([one.share for one in among])
+    drawn = among[learner.rng.choice(len(among), p=share / share.sum())]
+    ground, step = _played(drawn, stage.method)
     learner.pocket.member = learner.done % recipe.ensemble  # they take turns
     dealt = deal(
         ground.deck, recipe.draw, objective.prompts, objective.group, ground.columns, learner.rng
@@ -255,6 +264,13 @@ def _iteration(learner: Learner, recipe: Recipe, stage: Stage, ground: Ground) -
         episodes=objective.prompts * objective.group,
         seconds=time.monotonic() - begun,
     )
+
+
+def _played(drawn: Ground | Lesson, method: str) -> tuple[Ground, Callable[..., grpo.Figures]]:
+    """Where the batch is from, and what is done with it."""
+    if isinstance(drawn, Lesson):
+        return drawn.ground, partial(cascades.copy, drawn)
+    return drawn, {"imitate": warmstart.imitate, "tree": tree.step}.get(method, grpo.step)
 
 
 def _checkpoint(out: Path, learner: Learner, lines: Curves) -> None:

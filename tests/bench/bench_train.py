@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from conductor_build import grpo, warmstart
+from conductor_build import grpo, tree, warmstart
 from conductor_build.environment import Draw, deal
 from conductor_build.grpo import Objective
 from support.outcomes import generated
@@ -44,7 +44,9 @@ def episodes_per_s(method: str, seconds: float) -> tuple[float, float]:
     pointer = torch.optim.Adam(pocket.pointer_parameters(), lr=1e-3)
     critic = torch.optim.Adam(pocket.appraise.parameters(), lr=3e-3)
     rng, generator = np.random.default_rng(0), torch.Generator().manual_seed(0)
-    step = warmstart.imitate if method == "imitate" else grpo.step
+    if method == "tree":
+        objective = replace(objective, group=1)
+    step = {"imitate": warmstart.imitate, "tree": tree.step}.get(method, grpo.step)
     done, playing, start = 0, 0.0, time.perf_counter()
     while time.perf_counter() - start < seconds:
         dealt = deal(deck, Draw(), objective.prompts, objective.group, range(WORKERS), rng)
@@ -66,7 +68,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    for method in ("imitate", "grpo", "reinforce"):
+    for method in ("imitate", "grpo", "reinforce", "tree"):
         speed, share = episodes_per_s(method, arguments.seconds)
         print(f"{method:10} {speed:7.0f} episodes/s, {share:4.0%} of it playing")
 

@@ -94,7 +94,7 @@ def test_the_bundle_holds_what_the_appliance_and_the_judge_need(unbroken: Path) 
     made = bundle.manifest.provenance
     assert made.data == {"t/outcomes.csv.gz": "c" * 64}
     assert made.recipe["hidden"] == 8
-    assert made.summary["iterations"] == 36
+    assert made.summary["iterations"] == 60
     seen = Seen.from_bytes(bundle.read(SEEN))
     assert all(seen.contains(question) for question in tiny().questions)
     kept = record.decode(bundle.read(record.PATH))
@@ -114,8 +114,9 @@ def test_no_question_is_left_behind(unbroken: Path) -> None:
 
 def test_every_stage_has_its_lines(unbroken: Path) -> None:
     lines = read_lines(unbroken)
-    assert [line.iteration for line in lines] == list(range(1, 37))
-    assert [line.stage for line in lines] == ["warm"] * 12 + ["learn"] * 12 + ["plain"] * 12
+    assert [line.iteration for line in lines] == list(range(1, 61))
+    stages = ["warm", "learn", "plain", "copy", "whole"]
+    assert [line.stage for line in lines] == [stage for stage in stages for _ in range(12)]
     assert all(0 <= line.accuracy <= 1 and line.rounds >= 1 for line in lines)
 
 
@@ -159,12 +160,12 @@ def test_an_ensemble_takes_turns_and_is_resumed_at_any(begun: Path, tmp_path: Pa
     assert not torch.equal(mine[1], mine[2])
 
 
-@pytest.mark.parametrize("after", [1, 20, 35])
+@pytest.mark.parametrize("after", [1, 20, 40, 59])
 def test_a_signal_stops_it_after_a_checkpoint_and_it_goes_on_from_there(
     begun: Path, unbroken: Path, after: int
 ) -> None:
     watch = Quiet()
-    with pytest.raises(Stopped, match=f"after iteration {after} of 36; .* --resume") as stopped:
+    with pytest.raises(Stopped, match=f"after iteration {after} of 60; .* --resume") as stopped:
         run(
             begun,
             signal=lambda: 15 if len(watch.lines) == after else None,
@@ -231,7 +232,7 @@ def test_resuming_a_finished_training_changes_nothing(unbroken: Path) -> None:
     watch = Quiet()
     bundle = run(unbroken, resume=True, watch=watch)
     assert (digest(unbroken), watch.lines) == (before, [])
-    assert bundle.manifest.provenance.summary["iterations"] == 36
+    assert bundle.manifest.provenance.summary["iterations"] == 60
 
 
 def test_it_refuses_a_folder_with_something_in_it(tmp_path: Path, begun: Path) -> None:

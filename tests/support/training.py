@@ -75,7 +75,7 @@ class Quiet:
 
 
 def recipe(iterations: int = 12) -> Recipe:
-    """All three methods, over a table `t`."""
+    """All methods, over a table `t`."""
     small = Objective(prompts=4, group=4)
     return Recipe(
         tables=(TableUse("t", "t"),),
@@ -83,6 +83,8 @@ def recipe(iterations: int = 12) -> Recipe:
             Stage("warm", "imitate", iterations, small),
             Stage("learn", "grpo", iterations, small),
             Stage("plain", "reinforce", iterations, replace(small, method="reinforce")),
+            Stage("copy", "cascade", iterations, replace(small, group=1)),
+            Stage("whole", "tree", iterations, replace(small, group=1)),
         ),
         hidden=8,
         draw=Draw(pool=3),

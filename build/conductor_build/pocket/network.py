@@ -65,14 +65,17 @@ class Pointer(nn.Module):
 
     def forward(self, seen: Seen, present: Tensor) -> Tensor:
         """Scores of all choices, [B, 4K]; those that are closed lie far below."""
-        workers = present.shape[1]
-        spread = seen.state[:, None].expand(-1, workers, -1)
-        each = torch.relu(self.into(torch.cat([seen.worker, spread], 2)))
+        # A layer over [own, shared] inputs is the sum of a layer over each, and of the shared ones,
+        # those of the state and of the pool, there is one a state and not one a worker.
+        own, hidden = len(WORKER_FEATURES), self.out.in_features
+        spread = seen.state @ self.into.weight[:, own:].T + self.into.bias
+        each = torch.relu(seen.worker @ self.into.weight[:, :own].T + spread[:, None])
         there = present[:, :, None].to(each.dtype)
         mean = (each * there).sum(1) / there.sum(1).clamp(min=1)
         most = (each * there).amax(1)  # after relu nothing is below zero
-        pool = torch.cat([mean, most], 1)[:, None].expand(-1, workers, -1)
-        scores = 3.0 * self.out(torch.relu(self.mix(torch.cat([each, pool], 2))))
+        pool = torch.cat([mean, most], 1) @ self.mix.weight[:, hidden:].T + self.mix.bias
+        mixed = torch.relu(each @ self.mix.weight[:, :hidden].T + pool[:, None])
+        scores = 3.0 * self.out(mixed)
         look = self.sharpness * seen.worker[:, :, _GAIN_NET]
         last = self.sharpness * seen.worker[:, :, _RIGHT_NET]
         scores = torch.stack(
