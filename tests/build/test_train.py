@@ -150,7 +150,7 @@ def test_an_ensemble_takes_turns_and_is_resumed_at_any(begun: Path, tmp_path: Pa
     three, one, other = replace(recipe(2), ensemble=3), tmp_path / "one", tmp_path / "other"
     run(one, three)
     watch = Quiet()
-    with pytest.raises(Stopped, match="iteration 4 of 6"):
+    with pytest.raises(Stopped, match="iteration 4 of 10"):
         run(other, three, lambda: 2 if len(watch.lines) == 4 else None, watch=watch)
     run(other, three, resume=True)
     assert digest(other) == digest(one)
