@@ -41,7 +41,7 @@ def test_root_becomes_the_owner_for_good_and_cannot_be_led_astray(tmp_path: Path
     precious.write_text("here")
     (folder / "planted").symlink_to(precious)
     os.chown(folder, OTHER, OTHER)
-    for above in (tmp_path, *tmp_path.parents[:2]):
+    for above in (tmp_path, *tmp_path.parents[:3]):
         above.chmod(above.stat().st_mode | 0o011)
     argv = [sys.executable, "-c", WRITES, str(folder), str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)

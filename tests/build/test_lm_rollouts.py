@@ -38,11 +38,13 @@ def test_the_tiny_recipe_is_played_on_a_ray_cluster_as_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    before = {one.pid for one in psutil.Process().children()}
     here = outcomes(TINY, tmp_path)
     there = outcomes(replace(TINY, rollouts=Rollouts(actors=2, in_flight=2)), tmp_path)
     assert here == there
     assert {outcome.quality for outcome in here} == {0.0, 1.0}
-    assert not psutil.Process().children(), "neither actors nor servers are left"
+    left = {one.pid for one in psutil.Process().children()} - before
+    assert not left, "neither actors nor servers are left"
 
 
 def test_who_plays_is_no_part_of_what_a_recipe_is() -> None:

@@ -39,7 +39,7 @@ async def test_greedy_plans_are_those_of_the_policy(tmp_path: Path, kind: str) -
     runner = load(tmp_path, RunnerSettings(device="cpu", threads=1, cache_tokens=8192))
     engine = LmEngine(runner, ours, Decoding(max_tokens=64))
     written = await asyncio.gather(*(engine._tokens(one, 64) for one in REQUESTS))
-    for tokens, (theirs,) in zip(written, groups, strict=True):
+    for (_, tokens), (theirs,) in zip(written, groups, strict=True):
         count = len(tokens)
         assert tuple(token.id for token in tokens) == theirs.tokens[:count]
         assert [token.forced for token in tokens] == list(theirs.forced[:count])
