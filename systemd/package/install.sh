@@ -60,7 +60,9 @@ tar -xf "$bundle" -C "$work"
     sed -n -e 's/^  "\([^"]*\)": {$/\1/p' -e 's/^   "sha256": "\([0-9a-f]*\)".*/\1/p' |
     while read -r name && read -r sum; do echo "$sum  $name"; done >sums &&
     sha256sum --quiet -c sums) || die "the release is not what was signed: take a fresh copy"
-[ "$(wc -l <"$work/sums")" = "$(find "$work" -type f ! -name sums ! -name 'manifest.*' | wc -l)" ] ||
+[ -z "$(find "$work" ! -type f ! -type d)" ] || die "$bundle holds links or devices: none of ours does"
+[ "$(wc -l <"$work/sums")" = "$(find "$work" -type f ! -path "$work/sums" ! -path "$work/manifest.json" \
+    ! -path "$work/manifest.sig" | wc -l)" ] ||
     die "the release holds files that were not signed"
 
 mkdir "$work/tree"

@@ -85,7 +85,8 @@ def unpack(box: Box, file: Path, manifest: Manifest) -> Version:
     target = box.versions / manifest.version
     new = box.versions / f".new-{manifest.version}"
     shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(mode=0o755, parents=True)
+    box.versions.mkdir(mode=0o755, parents=True, exist_ok=True)
+    new.mkdir(mode=0o700)  # nobody starts anything in there before its hash is known
     models = [name for name in manifest.files if _MODEL.fullmatch(name)]
     try:
         with _opened(file) as members:
