@@ -36,6 +36,7 @@ check: $(VENV)/.dev ## lint, types and import contracts, without tests
 
 test: check ## everything that must hold: check, then all tests
 	$(BIN)/conductor models pull $(MODELS)
+	TRITON_INTERPRET=1 $(BIN)/pytest -n 2 tests/kernels/interpreted
 	$(BIN)/pytest -n 2 --dist loadfile
 
 test-system: $(VENV)/.dev ## install and run the package in a booted Debian, as root; SUITE=trixie for another
@@ -78,10 +79,11 @@ $(VENV)/.demo: requirements/demo.txt requirements/build.txt pyproject.toml | $(V
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.txt requirements/torch-cpu.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
+$(VENV)/.dev: requirements/dev.txt requirements/torch-cpu.txt requirements/triton.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing the locked development set"
 	@$(PIP) install $(LOCKED) -r requirements/build.txt -r requirements/dev.txt
 	@$(TORCH)
+	@$(BIN)/python -c 'import triton' 2>/dev/null || $(PIP) install $(LOCKED) -r requirements/triton.txt
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.demo $(VENV)/.train $(VENV)/.lm
 
