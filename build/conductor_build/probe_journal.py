@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 import orjson
 
@@ -25,6 +25,7 @@ from conductor.errors import ConductorError
 from conductor_build.tasks.common import Task
 
 JOURNAL_VERSION = 1
+T = TypeVar("T")
 
 
 class ProbeError(ConductorError):
@@ -66,13 +67,16 @@ def digest_of(task: Task) -> str:
 class Journal:
     """An open journal. `rows` are those that it began with."""
 
-    def __init__(self, file: IO[bytes], rows: list[Asked]) -> None:
-        self._file = file
+    def __init__(self, file: IO[bytes], rows: list[Asked], path: Path) -> None:
+        self._file, self._path = file, path
         self.rows = rows
 
     def add(self, row: Asked) -> None:
-        """Note a row; it is in the file when this returns."""
+        """Note a row; it is in the file when this returns. Raises `ProbeError` if it is not."""
+        _usable(self._path, lambda: self._write(row))
         self.rows.append(row)
+
+    def _write(self, row: Asked) -> None:
         self._file.write(_line(asdict(row)))
         self._file.flush()
 
@@ -84,16 +88,30 @@ def opened(path: Path, tasks: str, settings: str) -> Iterator[Journal]:
     Raises `ProbeError` when it is of other tasks or settings, is no journal, or cannot be written.
     """
     head: Mapping[str, object] = {"probe": JOURNAL_VERSION, "tasks": tasks, "settings": settings}
+    file = _usable(path, lambda: path.open("a+b"))
     try:
-        with path.open("a+b") as file:
-            file.seek(0)
-            whole = file.read()
-            kept = whole[: whole.rfind(b"\n") + 1]
-            file.truncate(len(kept))
-            if not kept:
-                file.write(_line(head))
-                file.flush()
-            yield Journal(file, _rows(kept, head, path))
+        kept = _usable(path, lambda: _begun(file, head))
+        yield Journal(file, _rows(kept, head, path), path)
+    finally:
+        with suppress(OSError):  # what could not be written was told of when it was written
+            file.close()
+
+
+def _begun(file: IO[bytes], head: Mapping[str, object]) -> bytes:
+    """The journal's whole lines, after which the next one goes."""
+    file.seek(0)
+    whole = file.read()
+    kept = whole[: whole.rfind(b"\n") + 1]
+    file.truncate(len(kept))
+    if not kept:
+        file.write(_line(head))
+        file.flush()
+    return kept
+
+
+def _usable(path: Path, work: Callable[[], T]) -> T:
+    try:
+        return work()
     except OSError as error:
         what = os.strerror(error.errno or 0)
         raise ProbeError(f"{path} cannot be used ({what})") from None

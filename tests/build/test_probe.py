@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import io
 from dataclasses import replace
 from pathlib import Path
 
@@ -210,6 +212,30 @@ def test_a_journal_of_other_questions_or_damaged_is_refused(path):
     with pytest.raises(ProbeError, match="damaged"):
         with opened(path, "a", "s"):
             pass
+
+
+class FullDisk(io.BytesIO):
+    def flush(self):
+        raise OSError(errno.ENOSPC, "full")
+
+
+def test_a_full_disk_stops_the_probe_with_a_clear_error(path, monkeypatch):
+    monkeypatch.setattr(Path, "open", lambda *_: FullDisk())
+    with pytest.raises(ProbeError, match=r"cannot be used \(No space"):
+        with opened(path, "a", "s"):
+            pass
+    monkeypatch.setattr(FullDisk, "flush", lambda _: None)
+    with opened(path, "a", "s") as journal:
+        monkeypatch.undo()
+        with pytest.raises(ProbeError, match=r"cannot be used \(No space"):
+            journal.add(Asked("w", "i", "k", "math", 1.0))
+        assert journal.rows == []
+
+
+def test_a_fault_of_the_probe_itself_is_not_called_a_fault_of_its_journal(path):
+    with pytest.raises(ConnectionError):
+        with opened(path, "a", "s"):
+            raise ConnectionError
 
 
 def test_a_journal_holds_neither_questions_nor_answers(path):

@@ -45,6 +45,11 @@ def test_numeric_answers_may_differ_by_the_tolerance(answer, right):
     assert judge.numeric(answer, 12.5, 0.01) is right
 
 
+def test_large_numbers_are_compared_to_the_last_digit():
+    assert judge.numeric("So it is 1,912,147.", 1912147, 0)
+    assert not judge.numeric("So it is 1,912,148.", 1912147, 0)
+
+
 CODE = "assert double(2) == 4\nassert double(-1) == -2"
 
 

@@ -31,23 +31,25 @@ _NUMBER = re.compile(r"(?<![\d.])-?(?:\d+(?:\.\d+)?|\.\d+)")
 
 def mathematics(value: object) -> str:
     """Numbers to six digits, fractions evaluated; anything else in lower case without spaces."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    text = _NOISE.sub("", text).lower()
-    text = _WRAPPED.sub(r"\1", _UNIT.sub("", text)).rstrip(".")
-    text = re.sub(r"\A[a-z]=", "", text)
-    text = _THOUSANDS.sub("", text)
-    if unit := _WITH_UNIT.match(text):
-        text = unit[1]
-    return (_fraction(text) or _decimal(text) or text)[:MAX_FORM_CHARS]
+    text = _bare(value)
+    found = _evaluated(text)
+    return (text if found is None else f"{found:g}")[:MAX_FORM_CHARS]
 
 
 def number(value: object) -> str:
+    """The number that an answer comes to, to six digits; empty where it comes to none."""
+    found = amount(value)
+    return "" if found is None else f"{found:g}"
+
+
+def amount(value: object) -> float | None:
     """The number that an answer comes to: as in `mathematics`, else the last one in the text."""
-    form = mathematics(value)
-    if _decimal(form):
-        return form
-    found = _NUMBER.findall(form)
-    return _decimal(found[-1]) if found else ""
+    text = _bare(value)
+    whole = _evaluated(text)
+    if whole is not None:
+        return whole
+    found = _NUMBER.findall(text[:MAX_FORM_CHARS])
+    return _float(found[-1]) if found else None
 
 
 def literal(value: object) -> str:
@@ -93,21 +95,37 @@ def conclusion(answer: str) -> str:
     return key(answer)[:MAX_FORM_CHARS] or f"~{digest[:16]}"
 
 
-def _decimal(text: str) -> str:
-    """`text` to six digits, or empty. It takes what `float` takes: infinity, and 1_000 too."""
+def _bare(value: object) -> str:
+    """Without what says nothing of the number: spaces, signs of money, units, commas."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = _NOISE.sub("", text).lower()
+    text = _WRAPPED.sub(r"\1", _UNIT.sub("", text)).rstrip(".")
+    text = re.sub(r"\A[a-z]=", "", text)
+    text = _THOUSANDS.sub("", text)
+    unit = _WITH_UNIT.match(text)
+    return unit[1] if unit else text
+
+
+def _evaluated(text: str) -> float | None:
+    found = _fraction(text)
+    return _float(text) if found is None else found
+
+
+def _float(text: str) -> float | None:
+    """It takes what `float` takes: infinity, and 1_000 too."""
     try:
-        return f"{float(text):g}"
+        return float(text)
     except ValueError:
-        return ""
+        return None
 
 
-def _fraction(text: str) -> str:
+def _fraction(text: str) -> float | None:
     match = _FRACTION.match(text)
     if not match:
-        return ""
+        return None
     sign, above, below = (match[1], match[2], match[3]) if match[3] else match.groups()[3:]
     try:
         value = float(above) / float(below)
     except (ValueError, ZeroDivisionError):
-        return ""
-    return f"{-value if sign else value:g}"
+        return None
+    return -value if sign else value

@@ -42,14 +42,11 @@ def numeric(answer: str, wanted: float, tolerance: float) -> bool:
     """Whether the number that the answer comes to is within `tolerance`, absolute, of the wanted
     one. An answer that concludes with no number is read for the last one that it has."""
     found = conclusion(answer)
-    said = forms.number(found.text) if found else ""
-    if not said:
+    said = forms.amount(found.text) if found else None
+    if said is None:
         numbers = _NUMBER.findall(answer)
-        said = forms.number(numbers[-1]) if numbers else ""
-    try:
-        return math.isclose(float(said), wanted, rel_tol=1e-9, abs_tol=tolerance)
-    except ValueError:
-        return False
+        said = forms.amount(numbers[-1]) if numbers else None
+    return said is not None and math.isclose(said, wanted, rel_tol=1e-9, abs_tol=tolerance)
 
 
 def program(answer: str, tests: str, jail: Jail) -> bool:
