@@ -79,11 +79,12 @@ $(VENV)/.demo: requirements/demo.txt requirements/build.txt pyproject.toml | $(V
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.dev: requirements/dev.txt requirements/torch-cpu.txt requirements/triton.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
+$(VENV)/.dev: requirements/dev.txt requirements/torch-cpu.txt requirements/triton.txt requirements/xgrammar.txt requirements/build.txt pyproject.toml | $(VENV)/bin/python
 	@echo "installing the locked development set"
 	@$(PIP) install $(LOCKED) -r requirements/build.txt -r requirements/dev.txt
 	@$(TORCH)
 	@$(BIN)/python -c 'import triton' 2>/dev/null || $(PIP) install $(LOCKED) -r requirements/triton.txt
+	@$(PIP) install $(LOCKED) -r requirements/xgrammar.txt
 	@$(PIP) install -qq --no-deps --no-build-isolation --editable .
 	@touch $@ $(VENV)/.demo $(VENV)/.train $(VENV)/.lm
 

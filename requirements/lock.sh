@@ -17,6 +17,15 @@ lock() { # lock NAME EXTRA...
 move_torch_out() { # move_torch_out NAME: the lines of torch, up to its last hash
   sed -i '/^torch==/,/[^\\]$/d' "requirements/$1.txt"
 }
+pin() { # pin OUTPUT NAME==VERSION...: these alone, whose own needs stand in other locks
+  local output=$1; shift
+  .venv/bin/pip download --quiet --no-deps --only-binary :all: --dest "$work/$output" "$@"
+  for one in "$@"; do
+    local name=${one%%==*}
+    echo "$one \\"
+    .venv/bin/pip hash "$work/$output/${name//-/_}"-*.whl | sed -n 's/^--hash/    &/p'
+  done > "requirements/$output.txt"
+}
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT
 lock runtime planner
@@ -38,3 +47,6 @@ move_torch_out lm
 echo "torch===$version" > "$work/torch.in"
 compile torch-cuda --constraint "$work/shared.txt" "$work/torch.in"
 sed -i 's/^torch==\([0-9]\)/torch===\1/' requirements/torch-cuda.txt
+# Triton is the one of the torch that GPU boxes have; xgrammar asks for torch and for Triton.
+pin triton triton==3.6.0
+pin xgrammar xgrammar==0.2.9 apache-tvm-ffi==0.1.15.post2

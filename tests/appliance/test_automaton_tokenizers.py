@@ -85,7 +85,6 @@ def test_the_automaton_and_llguidance_allow_the_same_tokens() -> None:
 
 def test_the_automaton_and_xgrammar_allow_the_same_tokens() -> None:
     """Halves of surrogate pairs aside, which are no UTF-8 and which xgrammar lets pass."""
-    pytest.importorskip("xgrammar")
     _, vocabulary = compiled()
     engine = XGrammar(ebnf(3, 3), vocabulary, source().eos)
 
