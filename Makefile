@@ -14,7 +14,7 @@ BUNDLED ?= smollm2-135m minilm-l6 minilm-l6-tokenizer rampart-names rampart-name
 # What `make bench` runs beside the whole appliance: tests/bench/bench_*.py.
 BENCHES := encode plan train policy policy_apply policy_streams scan names declassify flow audit
 
-.PHONY: help demo serve test test-system check bench train-set lm-set lock deb bundle clean
+.PHONY: help demo serve test test-system check bench bench-gpu train-set lm-set lock deb bundle clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,9 @@ bench: $(VENV)/.dev ## speed and memory, printed beside a direct call
 	PYTHONPATH=tests $(BIN)/python -m bench.run
 	for one in $(BENCHES); do \
 	  PYTHONPATH=build:appliance:tests $(BIN)/python tests/bench/bench_$$one.py || exit 1; done
+
+bench-gpu: ## benchmarks of the kernels, on a box with a GPU: ten minutes, no network
+	$(or $(wildcard $(BIN)/python),$(PYTHON)) kernels/bench/run.py
 
 train-set: $(VENV)/.train ## install what `conductor-build train` needs, without the development tools
 	$(BIN)/conductor models pull minilm-l6

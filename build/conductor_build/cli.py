@@ -9,12 +9,14 @@ import click
 from conductor import __version__
 from conductor.errors import ConductorError
 from conductor_build.bundle_cli import bundle
+from conductor_build.compile.command import compile_
 from conductor_build.crossvalidate_cli import crossvalidate
 from conductor_build.evaluate_cli import evaluate
 from conductor_build.export_cli import export
 from conductor_build.outcomes_cli import outcomes
 from conductor_build.probe_cli import probe
 from conductor_build.train_cli import train
+from conductor_build.verify.command import verify
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -33,6 +35,8 @@ conductor_build.add_command(evaluate)
 conductor_build.add_command(crossvalidate)
 conductor_build.add_command(train)
 conductor_build.add_command(export)
+conductor_build.add_command(compile_)
+conductor_build.add_command(verify)
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from conductor.errors import StartError
 from conductor.planner.lm_runner import RUNNERS_GROUP
 from conductor_kernels.runner import load as loading
 from conductor_kernels.runner.cache import Cache
+from conductor_kernels.runner.shape import read_shape
 from support.decoders import checkpoint, decoder
 
 Tensors = dict[str, torch.Tensor]
@@ -156,6 +158,14 @@ def test_memory_that_runs_out_while_loading_is_said_plainly(
     monkeypatch.setattr(loading, "Cache", full)
     with pytest.raises(StartError, match="fewer cache_tokens"):
         decoder(folder)
+
+
+def test_sizes_that_the_kernels_do_not_read_are_refused_on_a_gpu(folder: Path) -> None:
+    shape = replace(read_shape(folder), heads=2, head_dim=64, inner=128)
+    loading.check_kernels(shape)
+    for wrong in ({"head_dim": 32}, {"inner": 96}, {"hidden": 100}):
+        with pytest.raises(StartError, match="set its device to cpu"):
+            loading.check_kernels(replace(shape, **wrong))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

@@ -19,10 +19,12 @@ from conductor.plan.prompt import PROMPT_VERSION
 from conductor.planner import lm_runner, server, wire
 from conductor.planner.engine import Planned
 from conductor.planner.lm import Decoding, LmEngine
+from conductor.planner.lm_parts import FOLDER
 from conductor.planner.lm_runner import RunnerSettings
 from conductor.planner.manifest import PromptId
 from conductor.planner.server import load_engine, serving
 from conductor.settings import PlannerConfig
+from conductor_kernels.runner.load import load_decoder
 from conductor_kernels.runner.runner import TorchRunner
 from support import bundles
 from support.decoders import checkpoint
@@ -120,6 +122,21 @@ async def test_a_hundred_questions_half_of_whose_askers_leave(
     await until(lambda: not batch.busy)
     assert batch._cache.blocks - batch._cache.free == len(parts().prefix) // 32
     assert runner_of(engine)._under_way == 0
+
+
+async def test_plans_that_the_device_writes_are_those_of_the_host(
+    engine: LmEngine, bundle: Path
+) -> None:
+    runner = TorchRunner(load_decoder(bundle / FOLDER, SETTINGS), SETTINGS, steps=4)
+    device = LmEngine(runner, engine._parts, engine._decoding, engine._bundle)
+    questions = [asked(number) for number in range(4)]
+    ours = await asyncio.gather(*(device.plan(one) for one in questions))
+    for one, mine in zip(questions, ours, strict=True):
+        theirs = await engine.plan(one)
+        assert mine.log_prob == pytest.approx(theirs.log_prob, abs=1e-4)
+        assert replace(mine, log_prob=theirs.log_prob) == theirs
+    assert runner._batch._device is not None and runner._batch._device._tokenizer is not None
+    device.close()
 
 
 async def test_the_prefix_is_there_before_the_first_question(engine: LmEngine) -> None:

@@ -42,9 +42,24 @@ class Automaton:
         """`encode` is the tokenizer's own way from text to ids, for `forced`. Without it a text is
         spelled in as few tokens as possible."""
         self._tables, self._rows, self._encode = tables, rows_of(tables), encode
-        self._start = State(first_line(pool))
+        self._pool, self._start = pool, State(first_line(pool))
         self._eos = frozenset(tables.eos)
         self._head_mask = lru_cache(maxsize=1024)(self._find_head_mask)
+
+    @property
+    def tables(self) -> Tables:
+        """Of its tokenizer."""
+        return self._tables
+
+    @property
+    def pool(self) -> PlanPool:
+        """Whose plans it lets through."""
+        return self._pool
+
+    @property
+    def encode(self) -> Encode | None:
+        """How forced text is spelled."""
+        return self._encode
 
     def start(self) -> State:
         """Before the first token."""

@@ -3,7 +3,7 @@
     manifest.json   what it is and what every file must be (`manifest.py`)
     manifest.sig    who vouches for the manifest (`signature.py`)
     pocket/  plan/  report/         of a pocket conductor
-    lm/  onnx/  plan/  report/      of a language model
+    lm/  onnx/  plan/  report/      of a language model, with triton/ once it is compiled
 
 The signature is checked before anything of the manifest is believed, then every file by size and
 sha256. Each file is read once, and what is handed out are the bytes that were hashed: whatever

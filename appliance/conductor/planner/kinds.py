@@ -58,7 +58,7 @@ POCKET = Kind(
 )
 LM = Kind(
     "lm",
-    folders=("lm", "onnx", "plan", "report"),
+    folders=("lm", "onnx", "plan", "report", "triton"),
     required=("lm/config.json", "lm/tokenizer.json", "plan/tables.bin", "plan/prompt.json"),
     weights=re.compile(r"lm/[^/]+\.safetensors|onnx/[^/]+\.onnx(?:\.data)?"),
 )

@@ -35,13 +35,16 @@ class RunnerSettings:
     threads: int = 2
     """Of the CPU, for one step of the model."""
     max_running: int = 8
-    """Plans written at once."""
+    """Plans written at once; the torch runner never writes more than 16."""
     max_waiting: int = 128
     """Plans that may wait for that; a further one is told `EngineBusy`."""
     cache_tokens: int = 16_384
     """Keys and values that are kept: prompts and plans of all running requests together."""
     prefill_tokens: int = 512
     """Most prompt tokens in one step, so that a long prompt does not hold up what runs."""
+    steps_a_launch: int | None = None
+    """Tokens of each plan that the device writes before it is looked at again. 0: the host chooses
+    token by token. None: 8 on a GPU, 0 on a CPU."""
 
     def __post_init__(self) -> None:
         for name, known in (("device", get_args(Device)), ("dtype", get_args(Dtype))):
@@ -50,8 +53,9 @@ class RunnerSettings:
         for name in ("threads", "max_running", "cache_tokens", "prefill_tokens"):
             if getattr(self, name) < 1:
                 raise StartError(f"the runner's {name} must be at least 1")
-        if self.max_waiting < 0:
-            raise StartError("the runner's max_waiting must be at least 0")
+        for name in ("max_waiting", "steps_a_launch"):
+            if (getattr(self, name) or 0) < 0:
+                raise StartError(f"the runner's {name} must be at least 0")
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,8 @@ from conductor.planner.kinds import KINDS, LM, MAX_TOTAL_BYTES, POCKET, Kind
 
 SCHEMA = 1
 
-MAX_MANIFEST_BYTES = 256 * 1024
-MAX_FILES = 256
+MAX_MANIFEST_BYTES = 512 * 1024
+MAX_FILES = 2048
 PRECISIONS = ("float32", "bfloat16", "float16", "int8", "int4", "fp8")
 
 _MAX_DEPTH = 64

@@ -25,6 +25,10 @@ from conductor_build.lm.base import BaseError
 
 Layers = tuple[tuple[Tensor, Tensor], ...]
 """Keys and values of every layer."""
+_CHECKED = (504, 281, 1217, 3110, 2034, 905, 640, 2251, 338, 411, 1520, 987)
+"""Tokens that a model is tried with: any; the later half follows on the earlier."""
+_MOST_DIVERGENCE = 0.02
+"""Nats a token, see `_alike`."""
 
 
 @dataclass(frozen=True)
@@ -238,18 +242,28 @@ def _check(reader: Reader) -> None:
     kinds = set(getattr(config, "layer_types", None) or ()) - {"full_attention"}
     if kinds or not getattr(reader.model, "_supports_attention_backend", False):
         raise BaseError("this model's attention is not plain causal attention: take another base")
-    ids = [i % config.vocab_size for i in (5, 11, 7, 3, 2, 13)]
+    ids, known = [i % config.vocab_size for i in _CHECKED], len(_CHECKED) // 2
     with torch.no_grad():
         whole = reader.model(
             input_ids=torch.tensor([ids], device=reader.device), use_cache=False
-        ).logits[0].to(torch.float32)  # fmt: skip
-        before, _ = reader.read(ids[:3])
-        hidden, _ = reader.run([ids[3:]] * 2, 3, [(before, 0, 2)])
-        split = reader.logits(hidden)
-    loose = 0.05 if reader.model.dtype is not torch.float32 else 1e-3
-    span = float(whole.max() - whole.min())
-    if float((split - whole[3:].repeat(2, 1)).abs().max()) > loose * max(span, 1e-3):
+        ).logits[0, known:].to(torch.float32)  # fmt: skip
+        before, _ = reader.read(ids[:known])
+        hidden, _ = reader.run([ids[known:]] * 2, known, [(before, 0, 2)])
+        split = reader.logits(hidden).to(torch.float32).view(2, *whole.shape)
+    if not _alike(split, whole, rounded=reader.model.dtype is not torch.float32):
         raise BaseError(
             "this model gives other logits when its prompt is shared: take a base model with "
             "plain causal attention and a plain head"
         )
+
+
+def _alike(split: Tensor, whole: Tensor, *, rounded: bool) -> bool:
+    """[2, M, V] and [M, V]. In few bits single logits differ by a tenth of their range from one way
+    of computing to another, so there what they say of the next token is compared: their divergence
+    is .001 to .005 for SmolLM2 in bfloat16, and .04 to .4 where its positions are off by one."""
+    if not rounded:
+        span = max(float(whole.max() - whole.min()), 1e-3)
+        return float((split - whole).abs().max()) <= 1e-3 * span
+    expected = whole.log_softmax(-1)
+    divergence = (expected.exp() * (expected - split.log_softmax(-1))).sum(-1)
+    return float(divergence.mean()) <= _MOST_DIVERGENCE

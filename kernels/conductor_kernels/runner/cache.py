@@ -69,6 +69,10 @@ class Cache:
         """The owner needs them no more."""
         self._free.extend(blocks)
 
+    def layer(self, number: int) -> tuple[Tensor, Tensor]:
+        """All keys and all values of a layer, [slots, kv_heads, D] each: the memory itself."""
+        return self._keys[number], self._values[number]
+
     def write(self, layer: int, slots: Tensor, key: Tensor, value: Tensor) -> None:
         """Put keys and values [T, kv_heads, D] at `slots` [T]."""
         self._keys[layer].index_copy_(0, slots, key)

@@ -8,6 +8,8 @@ import torch
 
 from conductor.errors import StartError
 from conductor.planner.lm_runner import RunnerSettings
+from conductor_kernels.launch import use_bundle
+from conductor_kernels.ops.attention import HEAD_DIMS
 from conductor_kernels.runner.cache import Cache
 from conductor_kernels.runner.decoder import Decoder
 from conductor_kernels.runner.shape import Shape, read_shape
@@ -15,10 +17,13 @@ from conductor_kernels.runner.weights import Checkpoint
 
 _MEMINFO = Path("/proc/meminfo")
 _GB = 1e9
+_COLUMNS = 64
+"""What `conductor_kernels.ops.linear` and its like ask of a width."""
 
 
-def load_decoder(folder: Path, settings: RunnerSettings) -> Decoder:
-    """The decoder with an empty cache.
+def load_decoder(folder: Path, settings: RunnerSettings, *, packed: bool | None = None) -> Decoder:
+    """The decoder with an empty cache, of the checkpoint in a bundle's folder. `packed`: whether
+    matrices stay as the bundle packs them; None: on a GPU (`packed.py` says why).
 
     Raises `StartError` for a checkpoint that this decoder cannot run, a device that is not there,
     and one whose memory is too small, before anything of that size is taken.
@@ -26,11 +31,17 @@ def load_decoder(folder: Path, settings: RunnerSettings) -> Decoder:
     device = _device(settings)
     dtype = _dtype(settings, device)
     shape = read_shape(folder)
+    if device.type == "cuda":
+        check_kernels(shape)
+        use_bundle(folder.parent, device.index or 0)
+    packed = device.type == "cuda" if packed is None else packed
     with Checkpoint(folder, shape) as checkpoint:
-        needed = _bytes(checkpoint.numbers, shape, settings, dtype)
+        numbers = shape.cache_numbers * settings.cache_tokens
+        # What a step takes beside weights and cache is small.
+        needed = checkpoint.size(dtype, packed=packed) + numbers * dtype.itemsize
         _check_room(needed, device)
         try:
-            weights = checkpoint.read(device, dtype)
+            weights = checkpoint.read(device, dtype, packed=packed)
             cache = Cache(shape, settings.cache_tokens, device, dtype)
         except (torch.OutOfMemoryError, MemoryError):
             raise _too_large(needed, device) from None
@@ -40,6 +51,16 @@ def load_decoder(folder: Path, settings: RunnerSettings) -> Decoder:
                 raise
             raise _too_large(needed, device) from None
     return Decoder(shape, weights, cache)
+
+
+def check_kernels(shape: Shape) -> None:
+    """Raises `StartError` for sizes that the kernels do not read."""
+    widths = (shape.hidden, shape.inner, shape.heads * shape.head_dim)
+    if shape.head_dim not in HEAD_DIMS or any(width % _COLUMNS for width in widths):
+        raise StartError(
+            f"on a GPU the runner takes models whose heads have {' or '.join(map(str, HEAD_DIMS))} "
+            f"numbers, and whose other widths are multiples of {_COLUMNS}: set its device to cpu"
+        )
 
 
 def _device(settings: RunnerSettings) -> torch.device:
@@ -56,11 +77,6 @@ def _dtype(settings: RunnerSettings, device: torch.device) -> torch.dtype:
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     known: torch.dtype = getattr(torch, settings.dtype)
     return known
-
-
-def _bytes(numbers: int, shape: Shape, settings: RunnerSettings, dtype: torch.dtype) -> int:
-    """Of weights and cache; what a step takes beside them is small."""
-    return (numbers + shape.cache_numbers * settings.cache_tokens) * dtype.itemsize
 
 
 def _check_room(needed: int, device: torch.device) -> None:

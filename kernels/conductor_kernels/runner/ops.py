@@ -1,20 +1,18 @@
-"""What a decode step is made of: five operations, here in plain torch.
+"""What reading a prompt is made of: operations on many tokens of a sequence, in plain torch.
 
-They are cut where fused kernels are: each reads its weights once. `decoder.py` calls each of them
-at one place, so that a kernel takes over by being called there instead; these stay as the reference
-that it is tested against, and as what runs on a CPU.
+They are cut as the kernels for one token a sequence are (`conductor_kernels.ops`), and give the
+same for one token. Matrices may be packed: each is unpacked for its product and not kept.
 
-T tokens of a step, of all its sequences one after the other; H hidden, D head_dim, V vocabulary.
+T tokens of a step, of all its sequences one after the other; H hidden, D head_dim.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from conductor_kernels.matrix import Matrix
 from conductor_kernels.runner.cache import Cache
 from conductor_kernels.runner.step import Span, Step
 from conductor_kernels.runner.weights import Layer
@@ -28,13 +26,23 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return weight * scaled.to(x.dtype)
 
 
+def project(x: Tensor, matrix: Matrix, bias: Tensor | None = None) -> Tensor:
+    """`x` [T, I] times the matrix, plus the bias: [T, O]."""
+    if matrix.scale is None or matrix.kind == "int4":
+        return functional.linear(x, matrix.dense().to(x.dtype), bias)
+    # Whole numbers of 8 bits, and those of fp8, are exact in any type here. To scale what comes
+    # out of the product moves an eighth of the bytes of unpacking.
+    made = functional.linear(x, matrix.values.to(x.dtype)) * matrix.scale[:, 0].to(x.dtype)
+    return made if bias is None else made + bias
+
+
 def project_queries(
     x: Tensor, layer: Layer, number: int, step: Step, cache: Cache, eps: float
 ) -> Tensor:
     """Norm, query, key and value, rotation; keys and values go into the cache at the step's slots.
     Gives the queries [T, heads, D]."""
     shape = cache.shape
-    made = functional.linear(rms_norm(x, layer.input_norm, eps), layer.qkv, layer.qkv_bias)
+    made = project(rms_norm(x, layer.input_norm, eps), layer.qkv, layer.qkv_bias)
     heads = made.view(len(x), -1, shape.head_dim)
     query, key, value = torch.split(heads, [shape.heads, shape.kv_heads, shape.kv_heads], dim=1)
     cache.write(number, step.slots, _rotate(key, step), value)
@@ -49,39 +57,14 @@ def attend(query: Tensor, number: int, step: Step, cache: Cache) -> Tensor:
 
 def add_projected(x: Tensor, attended: Tensor, layer: Layer) -> Tensor:
     """The residual plus the projected attention: [T, H]."""
-    return x + functional.linear(attended, layer.out, layer.out_bias)
+    return x + project(attended, layer.out, layer.out_bias)
 
 
 def add_mlp(x: Tensor, layer: Layer, eps: float) -> Tensor:
     """The residual plus SwiGLU of the normed input (Shazeer, arXiv:2002.05202): [T, H]."""
-    both = functional.linear(rms_norm(x, layer.inner_norm, eps), layer.gate_up)
+    both = project(rms_norm(x, layer.inner_norm, eps), layer.gate_up)
     gate, up = both.chunk(2, dim=-1)
-    return x + functional.linear(functional.silu(gate) * up, layer.down)
-
-
-def choose(
-    hidden: Tensor,
-    head: Tensor,
-    masks: Tensor,
-    temperatures: Tensor,
-    drawn: Sequence[Tensor | None],
-) -> tuple[Tensor, Tensor]:
-    """The next token of B sequences, and its log-probability among the allowed tokens: [B] each.
-
-    `hidden` is normed [B, H], `masks` [B, V] says what is allowed, `temperatures` is [B]. `drawn`
-    has for each sequence [V] exponential numbers, of which a draw is made: the least number over
-    its token's chance wins (Gumbel's trick); None takes the likeliest.
-    A sequence whose numbers are none gets a log-probability that is none.
-    """
-    logits = functional.linear(hidden, head).float() / temperatures[:, None]
-    scores = logits.masked_fill(~masks, -torch.inf).log_softmax(-1)
-    picks = [_pick(row, numbers) for row, numbers in zip(scores, drawn, strict=True)]
-    chosen = torch.stack(picks)
-    return chosen, scores.gather(1, chosen[:, None])[:, 0]
-
-
-def _pick(scores: Tensor, numbers: Tensor | None) -> Tensor:
-    return (scores if numbers is None else scores - numbers.log()).argmax()
+    return x + project(functional.silu(gate) * up, layer.down)
 
 
 def _rotate(x: Tensor, step: Step) -> Tensor:

@@ -26,13 +26,18 @@ from conductor_kernels.runner.decoder import Decoder
 from conductor_kernels.runner.load import load_decoder
 from conductor_kernels.runner.sequence import tokens_needed
 
+STEPS = {"cuda": 8, "cpu": 0}
+"""Tokens of each plan in one launch of the device. Eight on a GPU: what a launch and its answer
+cost is a small part of it, and whoever leaves is noticed within some 20 ms. On a CPU nothing is
+gained by launches, and with the automaton's reference a tiny model's plan takes four times as
+long as with the host's own."""
 _JOIN_S = 10.0
 """Time for a step to end when the runner is closed."""
 
 
 def load(folder: Path, settings: RunnerSettings) -> TorchRunner:
     """The checkpoint in a folder, ready to be asked. Raises `StartError`."""
-    return TorchRunner(load_decoder(folder, settings), settings)
+    return TorchRunner(load_decoder(folder, settings), settings, steps=settings.steps_a_launch)
 
 
 class _Job:
@@ -70,12 +75,18 @@ class _Job:
 class TorchRunner:
     """`Runner` over one decoder."""
 
-    def __init__(self, decoder: Decoder, settings: RunnerSettings) -> None:
+    def __init__(
+        self, decoder: Decoder, settings: RunnerSettings, steps: int | None = None
+    ) -> None:
+        """`steps` as in `Batch`; None: by the device (`STEPS`)."""
         self.vocabulary = decoder.shape.vocabulary
         self.at_once = settings.max_running + settings.max_waiting
         self._window = decoder.window
         self._batch = Batch(
-            decoder, max_running=settings.max_running, prefill_tokens=settings.prefill_tokens
+            decoder,
+            max_running=settings.max_running,
+            prefill_tokens=settings.prefill_tokens,
+            steps=STEPS[decoder.device.type] if steps is None else steps,
         )
         self._threads = settings.threads
         self._under_way = 0

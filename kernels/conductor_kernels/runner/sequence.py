@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import torch
-from torch import Tensor
-
 from conductor.planner.lm_runner import Token, Wanted
 from conductor_kernels.runner.cache import Table, blocks_for
+from conductor_kernels.runner.drawing import Ask
 from conductor_kernels.runner.prefixes import Prefix, shared_part
 from conductor_kernels.runner.step import Share
 
@@ -47,17 +45,36 @@ class Sequence:
         self._pending = [*wanted.prefix[shared:], *wanted.rest]
         self._state = wanted.automaton.start()
         self._written = 0
-        self._random: torch.Generator | None = None
-        if wanted.seed is not None:
-            self._random = torch.Generator().manual_seed(wanted.seed)
+        self._drawn = 0
+        self.begun: list[int] = []
+        """What `begin` gave."""
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """All that it may write to, in order, after those of its prefix."""
+        return self._table.blocks
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The only token that the model has yet to read, and where it stands."""
+        (token,) = self._pending
+        return token, self._length
+
+    @property
+    def nearly_read(self) -> bool:
+        """Whether there is only one such token."""
+        return len(self._pending) == 1
 
     def begin(self) -> list[Token]:
         """What is forced before any choice. Call once, first."""
-        return list(self._forced())
+        tokens = list(self._forced())
+        self.begun = [token.id for token in tokens]
+        return tokens
 
-    def share(self, most: int) -> Share:
-        """What it brings to the next step: at most so many tokens."""
-        return Share(self._pending[:most], self._length, self._table)
+    def share(self, most: int, *, spare: int = 0) -> Share:
+        """What it brings to the next step: at most so many tokens, and not the last `spare`."""
+        count = min(most, len(self._pending) - spare)
+        return Share(self._pending[:count], self._length, self._table)
 
     def read(self, share: Share) -> bool:
         """The model has read them. Whether that was all, so that a token is to be chosen."""
@@ -65,27 +82,16 @@ class Sequence:
         del self._pending[: len(share.tokens)]
         return not self._pending
 
-    def mask(self, vocabulary: int) -> Tensor:
-        """What may be chosen: [V] bool."""
-        packed = torch.frombuffer(
-            bytearray(self.wanted.automaton.allowed(self._state)), dtype=torch.uint8
-        )
-        bits = (packed[:, None] >> torch.arange(8, dtype=torch.uint8) & 1).flatten().bool()
-        mask = torch.zeros(vocabulary, dtype=torch.bool)
-        count = min(vocabulary, len(bits))
-        mask[:count] = bits[:count]
-        return mask
-
-    def numbers(self, vocabulary: int) -> Tensor | None:
-        """To draw with, see `ops.choose`: hang on the seed and how many were drawn, on no other
-        sequence. None: the likeliest."""
-        if self._random is None:
-            return None
-        return torch.empty(vocabulary).exponential_(generator=self._random)
+    def ask(self) -> Ask:
+        """How its next token is to be chosen."""
+        wanted = self.wanted
+        allowed = wanted.automaton.allowed(self._state)
+        return Ask(allowed, wanted.temperature, wanted.seed, self._drawn)
 
     def take(self, chosen: int, log_prob: float) -> list[Token]:
         """The chosen token and all that is forced after it. Raises `PlanError` when it is not
         allowed."""
+        self._drawn += 1
         return [self._add(chosen, log_prob, forced=False), *self._forced()]
 
     def _forced(self) -> Iterator[Token]:

@@ -1,4 +1,8 @@
-"""One step of the decoder over several sequences, laid out for the ops: in a row, no padding."""
+"""One step of the decoder over several sequences, laid out for the ops.
+
+A `Step` has any number of tokens of each, in a row, without padding. `Singles` has one token of
+each, and every size is fixed but the number of sequences: so the same kernels serve all lengths.
+"""
 
 from __future__ import annotations
 
@@ -77,4 +81,37 @@ def lay_out(shares: Sequence[Share], cosines: Tensor, sines: Tensor) -> Step:
         cosines[at],
         sines[at],
         tuple(spans),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Singles:
+    """One token of each of B sequences, as `conductor_kernels.ops` take them; int32."""
+
+    tokens: Tensor
+    """[B]"""
+    positions: Tensor
+    """[B]"""
+    slots: Tensor
+    """[B] where its key and value go; -1: nowhere."""
+    blocks: Tensor
+    """[B, M] the sequence's blocks in order; beyond its length whatever is there."""
+    lengths: Tensor
+    """[B] tokens that it sees, itself included; 0: no sequence."""
+
+
+def singles(shares: Sequence[Share], device: torch.device) -> Singles:
+    """The step of shares of one token each."""
+    tables = [share.table.up_to(share.length + 1) for share in shares]
+    width = max(map(len, tables))
+
+    def numbers(of: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
+        return torch.tensor(of, dtype=torch.int32, device=device)
+
+    return Singles(
+        numbers([share.tokens[0] for share in shares]),
+        numbers([share.length for share in shares]),
+        numbers([share.table.slot(share.length) for share in shares]),
+        numbers([table + [0] * (width - len(table)) for table in tables]),
+        numbers([share.length + 1 for share in shares]),
     )

@@ -1,8 +1,10 @@
 """A checkpoint's weights, in the layout that the ops take: what is used together lies together.
 
 Query, key and value weights are one matrix, and so are gate and up: one product instead of three
-and two, in the order that a fused kernel reads. Every tensor of the checkpoint must be one that
-this decoder uses; one more would mean that it computes something else than was trained.
+and two, in the order that a fused kernel reads. Matrices of linear layers may stay packed.
+
+Every tensor of the checkpoint must be one that this decoder uses; one more would mean that it
+computes something else than was trained.
 """
 
 from __future__ import annotations
@@ -19,7 +21,16 @@ import torch
 from torch import Tensor
 
 from conductor.errors import StartError
-from conductor_kernels.runner.packed import SCALE, VALUES, ZERO, Layout, read_layout
+from conductor_kernels.matrix import Matrix
+from conductor_kernels.runner.packed import (
+    SCALE,
+    VALUES,
+    ZERO,
+    Layout,
+    read_layout,
+    stacked,
+    unpacked,
+)
 from conductor_kernels.runner.shape import Shape
 
 _EMBEDDING = "model.embed_tokens.weight"
@@ -35,19 +46,19 @@ class Layer:
 
     input_norm: Tensor
     """[H]"""
-    qkv: Tensor
+    qkv: Matrix
     """[Q + 2K, H]: query rows, then key, then value."""
     qkv_bias: Tensor | None
     """[Q + 2K]"""
-    out: Tensor
+    out: Matrix
     """[H, Q]"""
     out_bias: Tensor | None
     """[H]"""
     inner_norm: Tensor
     """[H]"""
-    gate_up: Tensor
+    gate_up: Matrix
     """[2I, H]: gate rows, then up."""
-    down: Tensor
+    down: Matrix
     """[H, I]"""
 
 
@@ -84,17 +95,21 @@ class Checkpoint:
     def __exit__(self, *_: object) -> None:
         self._files.close()
 
-    @property
-    def numbers(self) -> int:
-        """How many weights there are, unpacked."""
-        shapes = dict(self._layout.shapes) if self._layout else {}
-        whole = [name for name in self._holder if name.rpartition(".")[0] not in shapes]
-        sizes = [self._holder[name].get_slice(name).get_shape() for name in whole]
-        return sum(math.prod(one) for one in [*sizes, *shapes.values()])
+    def size(self, dtype: torch.dtype, *, packed: bool) -> int:
+        """Bytes of memory that the weights take, if they are read so."""
+        total, parts = 0, set[str]()
+        for name, shape in self._layout.shapes.items() if self._layout else ():
+            held = [name + end for end in (VALUES, SCALE, ZERO) if name + end in self._holder]
+            parts.update(held)
+            stays = packed and self._layout is not None and self._layout.readable(name)
+            total += self._packed_size(held) if stays else math.prod(shape) * dtype.itemsize
+        whole = self._holder.keys() - parts
+        return total + sum(map(self._numbers, whole)) * dtype.itemsize
 
-    def read(self, device: torch.device, dtype: torch.dtype) -> Weights:
-        """All weights, on that device."""
-        wanted = _Reader(self._holder, self._layout, device, dtype)
+    def read(self, device: torch.device, dtype: torch.dtype, *, packed: bool = False) -> Weights:
+        """All weights, on that device. `packed`: matrices stay as they are stored; all else is
+        of that type."""
+        wanted = _Reader(self._holder, self._layout, device, dtype, packed=packed)
         hidden, vocabulary = self._shape.hidden, self._shape.vocabulary
         embedding = wanted.take(_EMBEDDING, vocabulary, hidden)
         layers = tuple(_layer(wanted, i, self._shape) for i in range(self._shape.layers))
@@ -106,6 +121,13 @@ class Checkpoint:
             head = wanted.take(_HEAD, vocabulary, hidden)
         wanted.check_all_used()
         return Weights(embedding, layers, norm, head)
+
+    def _numbers(self, name: str) -> int:
+        return math.prod(self._holder[name].get_slice(name).get_shape())
+
+    def _packed_size(self, parts: list[str]) -> int:
+        """A byte for each of the values; scales and zeros are float32 in memory."""
+        return sum(self._numbers(part) * (1 if part.endswith(VALUES) else 4) for part in parts)
 
     def _open(self, folder: Path) -> None:
         try:
@@ -136,9 +158,11 @@ class _Reader:
         layout: Layout | None,
         device: torch.device,
         dtype: torch.dtype,
+        *,
+        packed: bool,
     ) -> None:
         self._holder, self._layout = holder, layout
-        self._device, self._dtype = device, dtype
+        self._device, self._dtype, self._packed = device, dtype, packed
         self._left = {name for name in holder if not _UNUSED.fullmatch(name)}
 
     def take(self, name: str, *sizes: int) -> Tensor:
@@ -150,13 +174,29 @@ class _Reader:
 
     def maybe(self, name: str, *sizes: int) -> Tensor | None:
         """None when it is not there."""
-        packed = self._layout is not None and name in self._layout.shapes
-        tensor = self._unpacked(name) if packed else self._whole(name)
+        matrix = self._stored(name)
+        tensor = self._whole(name) if matrix is None else unpacked(matrix, sizes[-1])
         if tensor is None:
             return None
         if tuple(tensor.shape) != sizes or not tensor.is_floating_point():
-            raise StartError(f"{name} does not have the sizes or the type that config.json says")
+            raise StartError(_misfit(name))
         return tensor.to(self._device, self._dtype)
+
+    def matrix(self, name: str, rows: int, inputs: int) -> Matrix:
+        """As it is stored, if matrices stay so. Raises as `take` does."""
+        layout = self._layout
+        may_stay = self._packed and layout is not None and name in layout.shapes
+        if layout is None or not may_stay or not layout.readable(name):
+            return Matrix(self.take(name, rows, inputs))
+        if layout.shapes[name] != (rows, inputs):
+            raise StartError(_misfit(name))
+        stored = self._stored(name)
+        if stored is None:
+            raise StartError(f"the checkpoint holds no {name}")
+        parts = (stored.values, stored.scale, stored.zero)
+        values, scale, zero = (None if one is None else one.to(self._device) for one in parts)
+        assert values is not None
+        return Matrix(values, scale, zero, stored.group)
 
     def _whole(self, name: str) -> Tensor | None:
         if name not in self._holder:
@@ -165,11 +205,14 @@ class _Reader:
         tensor: Tensor = self._holder[name].get_tensor(name)
         return tensor
 
-    def _unpacked(self, name: str) -> Tensor | None:
-        values, scale, zero = (self._whole(name + end) for end in (VALUES, SCALE, ZERO))
-        if values is None or scale is None or self._layout is None:
+    def _stored(self, name: str) -> Matrix | None:
+        """None when it is not packed, or not there."""
+        if self._layout is None or name not in self._layout.shapes:
             return None
-        return self._layout.unpacked(name, values, scale, zero)
+        values, scale, zero = (self._whole(name + end) for end in (VALUES, SCALE, ZERO))
+        if values is None or scale is None:
+            raise StartError(f"the checkpoint holds no {name}")
+        return self._layout.matrix(name, values, scale, zero)
 
     def skip(self, name: str) -> None:
         """Known, and not needed."""
@@ -184,22 +227,26 @@ class _Reader:
             )
 
 
+def _misfit(name: str) -> str:
+    return f"{name} does not have the sizes or the type that config.json says"
+
+
 def _layer(wanted: _Reader, number: int, shape: Shape) -> Layer:
     at = f"model.layers.{number}"
     hidden, queries = shape.hidden, shape.heads * shape.head_dim
     rows = {"q": queries, "k": shape.kv_heads * shape.head_dim}
     rows["v"] = rows["k"]
-    qkv = [wanted.take(f"{at}.self_attn.{n}_proj.weight", r, hidden) for n, r in rows.items()]
-    halves = [wanted.take(f"{at}.mlp.{n}_proj.weight", shape.inner, hidden) for n in ("gate", "up")]
+    qkv = [wanted.matrix(f"{at}.self_attn.{n}_proj.weight", r, hidden) for n, r in rows.items()]
+    halves = [f"{at}.mlp.{name}_proj.weight" for name in ("gate", "up")]
     return Layer(
         input_norm=wanted.take(f"{at}.input_layernorm.weight", hidden),
-        qkv=torch.cat(qkv),
+        qkv=stacked(qkv),
         qkv_bias=_bias(wanted, at, rows),
-        out=wanted.take(f"{at}.self_attn.o_proj.weight", hidden, queries),
+        out=wanted.matrix(f"{at}.self_attn.o_proj.weight", hidden, queries),
         out_bias=wanted.maybe(f"{at}.self_attn.o_proj.bias", hidden),
         inner_norm=wanted.take(f"{at}.post_attention_layernorm.weight", hidden),
-        gate_up=torch.cat(halves),
-        down=wanted.take(f"{at}.mlp.down_proj.weight", hidden, shape.inner),
+        gate_up=stacked([wanted.matrix(name, shape.inner, hidden) for name in halves]),
+        down=wanted.matrix(f"{at}.mlp.down_proj.weight", hidden, shape.inner),
     )
 
 

@@ -1,0 +1,1 @@
+"""What both layouts of the stand-in have in common."""

@@ -1,0 +1,3 @@
+from trtllm_stub.layers import Attention
+
+__all__ = ["Attention"]

@@ -1,0 +1,3 @@
+from trtllm_stub.layers import Embedding
+
+__all__ = ["Embedding"]

@@ -1,0 +1,3 @@
+from trtllm_stub.layers import PositionEmbeddingType
+
+__all__ = ["PositionEmbeddingType"]

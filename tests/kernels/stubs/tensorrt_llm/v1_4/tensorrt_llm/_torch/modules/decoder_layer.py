@@ -1,0 +1,3 @@
+from trtllm_stub.layers import DecoderLayer
+
+__all__ = ["DecoderLayer"]

@@ -1,0 +1,3 @@
+from trtllm_stub.layers import RMSNorm
+
+__all__ = ["RMSNorm"]

@@ -1,0 +1,3 @@
+from trtllm_stub.params import LogitsProcessor, SamplingParams
+
+__all__ = ["LogitsProcessor", "SamplingParams"]
