@@ -14,7 +14,7 @@ BUNDLED ?= smollm2-135m minilm-l6 minilm-l6-tokenizer rampart-names rampart-name
 # What `make bench` runs beside the whole appliance: tests/bench/bench_*.py.
 BENCHES := encode plan train policy policy_apply policy_streams scan names declassify flow audit
 
-.PHONY: help demo serve test test-system check bench bench-gpu train-set lm-set lock deb bundle clean
+.PHONY: help demo serve test test-system test-system-core check bench bench-gpu train-set lm-set lock deb bundle clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,11 +37,14 @@ check: $(VENV)/.dev ## lint, types and import contracts, without tests
 test: check ## everything that must hold: check, then all tests
 	$(BIN)/conductor models pull $(MODELS)
 	TRITON_INTERPRET=1 $(BIN)/pytest -n 2 tests/kernels/interpreted
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 3 --dist loadfile
 
 test-system: $(VENV)/.dev ## install and run the package in a booted Debian, as root; SUITE=trixie for another
 	COMPRESSION=1 systemd/package/deb.sh var/system $(BOX_PYTHON)
 	tests/systemd/run.sh $(if $(SUITE),-s $(SUITE)) var/system/conductor-appliance_*_py$(BOX_SERIES)_amd64.deb
+
+test-system-core: $(VENV)/.dev ## its core, in a guest made of this machine's own Debian; left out where that cannot be
+	tests/systemd/core.sh
 
 bench: $(VENV)/.dev ## speed and memory, printed beside a direct call
 	PYTHONPATH=tests $(BIN)/python -m bench.run

@@ -10,7 +10,8 @@
 #   usr/lib/{systemd,sysusers.d,tmpfiles.d}    copies of share/, where systemd looks
 #   usr/{bin,share}                            links into /opt/conductor/current
 #
-# The locked packages are kept in ${XDG_CACHE_HOME:-~/.cache}/conductor-packages between builds.
+# The locked packages are kept in ${XDG_CACHE_HOME:-~/.cache}/conductor-packages between builds. With
+# TAKEN=DIR in the environment they are taken from that virtual environment (taken.py): for tests.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$(realpath -m "${1:?usage: tree.sh ROOT [PYTHON]}")
@@ -53,7 +54,14 @@ trim() {
 environment() {
     local work
     mkdir -p "$(dirname "$site")" "$root$home/bin"
-    cp -alT "$packages" "$site" 2>/dev/null || cp -aT "$packages" "$site"
+    if [ -n "${TAKEN:-}" ]; then
+        "$python" systemd/package/taken.py requirements/appliance.txt \
+            "$TAKEN/lib/python$series/site-packages" "$site"
+        trim "$site"
+    else
+        locked
+        cp -alT "$packages" "$site" 2>/dev/null || cp -aT "$packages" "$site"
+    fi
     work=$(mktemp -d)
     .venv/bin/python -m pip wheel -qq --no-deps --no-build-isolation -w "$work" .
     "${pip[@]}" install -qq --no-deps --no-compile --no-index --target "$work/ours" "$work"/*.whl
@@ -105,7 +113,6 @@ placed() {
     ln -s /opt/conductor/current/share/doc "$root/usr/share/doc/conductor"
 }
 
-locked
 environment
 shared
 placed

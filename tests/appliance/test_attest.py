@@ -20,7 +20,7 @@ import pytest
 
 from conductor.api.server import serving
 from conductor.audit.segments import read_since
-from conductor.box import canaries
+from conductor.box import canaries, firewall
 from conductor.box.airgap import Declared, Marker
 from conductor.box.attestation import Evidence
 from conductor.box.command import Ran
@@ -60,6 +60,9 @@ SECURE = Evidence(GAP, ALONE, SHUT, "ab" * 32, (), 3, ("names-not-sought",))
         ({"canaries": {**SHUT, "dns": "open"}}, ("canary:dns",)),
         ({"canaries": {**SHUT, "udp": "unanswered"}}, ("canary:udp",)),
         ({"destinations": ("vendor",)}, ("destinations",)),
+        ({"firewall_expected": True}, ()),
+        ({"firewall_expected": True, "firewall_sha256": None}, ("firewall-rules",)),
+        ({"firewall_sha256": None}, ()),
     ],
 )
 def test_what_an_air_gap_lacks_is_named(changes: dict[str, Any], reasons: tuple[str, ...]) -> None:
@@ -222,6 +225,15 @@ def test_an_attestation_that_is_too_old_closes_the_door(monkeypatch: pytest.Monk
     assert attester.open_gap == ("not-attested",)
 
 
+RULES: list[dict[str, Any]] = [
+    {"metainfo": {"version": "1.0.6"}},
+    {"table": {"family": "inet", "name": "conductor_airgap", "handle": 4}},
+    {"counter": {"name": "blocked", "handle": 2, "packets": 3, "bytes": 180}},
+    {"chain": {"name": "output", "handle": 1, "policy": "accept"}},
+    {"rule": {"chain": "output", "handle": 5, "expr": [{"counter": "blocked"}, {"reject": {}}]}},
+]
+
+
 def machine(proc: Path, **namespaces: int) -> None:
     """A `/proc` whose processes 1, 11 and 12 are in these namespaces (files stand for them)."""
     for name, number in namespaces.items():
@@ -238,7 +250,7 @@ def answering(arguments: list[str]) -> Ran:
         process = {"conductor.service": "11", "conductor-planner.service": "12"}
         return Ran(0, process.get(arguments[-1], "0") + "\n")
     if text.startswith("nft"):
-        return Ran(0, "table inet x {\n counter blocked {\n  packets 3 bytes 180\n }\n}")
+        return Ran(0, json.dumps({"nftables": RULES}))
     return Ran(0)
 
 
@@ -253,9 +265,29 @@ def test_the_counters_are_no_part_of_the_firewalls_hash(tmp_path: Path) -> None:
     machine(tmp_path, p1=1)
 
     def later(arguments: list[str]) -> Ran:
-        return Ran(0, answering(arguments).output.replace("3 bytes 180", "4 bytes 240"))
+        return Ran(0, answering(arguments).output.replace('"packets": 3', '"packets": 4'))
 
+    assert seen(later, tmp_path).blocked == 4
     assert seen(later, tmp_path).firewall_sha256 == seen(answering, tmp_path).firewall_sha256
+
+
+def test_rules_loaded_anew_have_the_hash_that_they_had_and_others_another() -> None:
+    anew = json.loads(json.dumps(RULES).replace('"handle": 5', '"handle": 9'))
+    looser = [one for one in RULES if "rule" not in one]
+    hashes = [firewall.sha256(json.dumps({"nftables": one})) for one in (RULES, anew, looser)]
+    assert hashes[0] == hashes[1] != hashes[2]
+    assert [firewall.sha256(text) for text in ("", "{}", '{"nftables": []}')] == [None] * 3
+
+
+def test_rules_that_were_seen_too_long_ago_are_not_taken_for_the_present_ones(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "firewall.json"
+    listing = json.dumps({"nftables": RULES})
+    file.write_text(f"100.00 190.00\n{listing}\n")
+    assert firewall.seen_sha256(file, 110.0) == firewall.sha256(listing)
+    assert firewall.seen_sha256(file, 100.0 + firewall.STALE_S) is None
+    assert firewall.seen_sha256(tmp_path / "none", 110.0) is None
 
 
 def test_a_machine_without_a_record_proves_nothing(tmp_path: Path) -> None:
@@ -282,6 +314,8 @@ def test_a_secure_record_and_an_apart_service_leave_nothing_to_object(tmp_path: 
     assert ["to come" in one for one in earlier.objections] == [True]
     switched = replace(proof, marker=replace(GAP.marker, number=3))
     assert ["since the mode was switched" in one for one in switched.objections] == [True]
+    loosened = replace(proof, inside={**inside, "firewall_sha256": "ab" * 32})
+    assert ["not those that were attested" in one for one in loosened.objections] == [True]
     bare = replace(proof, inside={**inside, "ts": "yesterday"})
     assert len(bare.objections) == 1
 

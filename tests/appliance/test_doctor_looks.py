@@ -172,7 +172,10 @@ BREAKS: list[tuple[Callable[[Place], None], set[str]]] = [
         ),
         {"file-exposed"},
     ),
-    (_write("/etc/conductor/mode.json", "{"), {"mode-damaged", "mode-half-way"}),
+    (
+        _write("/etc/conductor/mode.json", "{"),
+        {"mode-damaged", "mode-half-way", "remote-set-aside"},
+    ),
     (_write("/etc/conductor/tls/a.crt", "no certificate"), {"certificate-unreadable"}),
     (
         lambda place: shutil.rmtree(place.versions / "versions"),

@@ -88,6 +88,19 @@ async def test_readiness_signs_of_life_and_the_end_are_told_in_order(manager, mo
     assert all(one == {"WATCHDOG": "1"} for one in rest[:-1])
 
 
+async def test_once_ready_the_watchdog_is_on_a_shorter_leash(manager, monkeypatch):
+    monkeypatch.setenv("WATCHDOG_USEC", "90000000")
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    monkeypatch.setenv("CONDUCTOR_WATCHDOG_S", "30")
+
+    async def healthy():
+        return True
+
+    async with managed(healthy):
+        said = [await asyncio.to_thread(told, manager) for _ in range(2)]
+    assert said[1] == {"WATCHDOG": "1", "WATCHDOG_USEC": "30000000"}
+
+
 async def test_a_service_that_does_not_answer_gives_no_sign_of_life(manager, monkeypatch):
     monkeypatch.setenv("WATCHDOG_USEC", "3000")
     asked = asyncio.Event()

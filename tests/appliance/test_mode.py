@@ -217,7 +217,8 @@ def test_the_firewall_goes_without_taking_the_api_along(
 
     switch(place, "connected", run, AT, 0)
     [stopped] = [words for words in told if words[0] == "stop"]
-    assert stopped == ["stop", "--job-mode=ignore-dependencies", "conductor-airgap.service"]
+    assert stopped[:2] == ["stop", "--job-mode=ignore-dependencies"]
+    assert stopped[2:] == ["conductor-airgap.service", "conductor-airgap-seen.timer"]
 
 
 def test_who_may_only_read_the_configuration_cannot_hold_the_switch_up(tmp_path: Path) -> None:
@@ -266,6 +267,14 @@ def test_the_command_switches_shows_and_switches_back(tmp_path: Path) -> None:
     shown = runner.invoke(mode, [*root, "--json"])
     assert json.loads(shown.output)["lacking"] == []
     assert "mode: connected" in runner.invoke(mode, ["connected", *root]).output
+
+
+def test_remote_models_that_the_gap_hides_are_named(tmp_path: Path) -> None:
+    place = install(tmp_path)
+    write_site(place.config, workers=[local_worker("near", port=9), remote_worker("far")])
+    close(place)
+    output = CliRunner().invoke(mode, ["--root", str(tmp_path)]).output
+    assert "remote models that it hides: far" in output
 
 
 def test_what_lacks_in_the_gap_is_named(tmp_path: Path) -> None:

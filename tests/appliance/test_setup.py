@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 from conductor.activation.testing import tried
 from conductor.api.keys import KeyRing
 from conductor.box.airgap import read_marker
-from conductor.box.command import nothing_runs
+from conductor.box.command import Ran, nothing_runs
 from conductor.cli.setup import setup
 from conductor.cli.setupanswers import (
     Answers,
@@ -116,6 +117,24 @@ def test_a_vendors_key_is_put_where_systemd_looks_for_it(tmp_path: Path) -> None
     assert (path.read_text(), path.stat().st_mode & 0o777) == ("sk-of-vendor\n", 0o600)
     assert "sk-of-vendor" not in " ".join(done.said)
     assert "credential:vendor_frontier" in (place.config / "workers.yaml").read_text()
+
+
+def test_where_systemd_can_the_key_is_kept_encrypted(tmp_path: Path) -> None:
+    place = install(tmp_path)
+    given = tmp_path / "given"
+    given.write_text("sk-of-vendor\n\n")
+    vendor = replace(VENDOR, key_file=str(given))
+
+    def creds(arguments: Sequence[str]) -> Ran:
+        assert arguments[:3] == ["systemd-creds", "encrypt", "--name=sealed_frontier"]
+        Path(arguments[4]).write_bytes(b"box of " + Path(arguments[3]).read_bytes())
+        return Ran(0)
+
+    set_up(place, Answers(away="vendor", vendor=vendor), creds, force=False)
+    kept = place.config / "credentials" / "sealed" / "frontier"
+    assert (kept.read_text(), kept.stat().st_mode & 0o777) == ("box of sk-of-vendor\n", 0o600)
+    assert not (place.config / "credentials" / "vendor").exists()
+    assert "credential:sealed_frontier" in (place.config / "workers.yaml").read_text()
 
 
 def test_tcp_gets_a_drop_in_with_the_clients_and_a_socket_none(tmp_path: Path) -> None:

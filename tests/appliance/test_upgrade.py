@@ -5,18 +5,19 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from conductor.box.airgap import Marker, read_marker
 from conductor.errors import UpgradeError
 from conductor.upgrade import archive
 from conductor.upgrade.layout import Box
 from conductor.upgrade.restoring import restored
-from conductor.upgrade.steps import Change, rollback, upgrade
+from conductor.upgrade.steps import Change, _start, rollback, upgrade
 from conductor.upgrade.versions import Version, linked, switch
 
 KEY = Ed25519PrivateKey.generate()
@@ -136,6 +137,23 @@ def test_a_version_is_put_in_force_with_its_units(box: Box, tmp_path: Path) -> N
     unit = box.root / "usr/lib/systemd/system/conductor.service"
     assert unit.read_text() == UNIT.format(name="2.0")
     assert len(list(box.backups.iterdir())) == 1
+
+
+def test_on_an_air_gapped_machine_the_gap_is_the_new_versions(box: Box, tmp_path: Path) -> None:
+    version = lay(box.versions / "2.0", "2.0")
+    gap = version.share / "air-gapped" / "conductor.service.d"
+    gap.mkdir(parents=True)
+    (gap / "50-air-gapped.conf").write_text("[Service]\nPrivateNetwork=yes\n")
+    old = "/etc/systemd/system/conductor-old.service"
+    (box.root / old[1:]).parent.mkdir(parents=True)
+    (box.root / old[1:]).write_text("of the version before")
+    marker = Marker("air-gapped", 3, "2026-08-01T12:00:00Z", 0, (old,))
+    (box.config / "mode.json").write_bytes(marker.as_json())
+    _start(change(box, Pretended(box)), version)
+    target = "/etc/systemd/system/conductor.service.d/50-air-gapped.conf"
+    assert (box.root / target[1:]).read_text().endswith("PrivateNetwork=yes\n")
+    assert not (box.root / old[1:]).exists()
+    assert read_marker(box.config) == replace(marker, files=(target,))
 
 
 def test_one_that_was_stopped_stays_so(box: Box, tmp_path: Path) -> None:

@@ -2,35 +2,38 @@
 # Boots Debian with systemd, installs the package there, and runs the checks of booted/ in it:
 # `make test-system`. Needs root, debootstrap and the development set (make test).
 #
-#   run.sh [-s SUITE] [-k EXPRESSION] [-t SECONDS] PACKAGE.deb
+#   run.sh [-c] [-s SUITE] [-k EXPRESSION] [-t SECONDS] PACKAGE.deb
 #
+#   -c              the core only, on a root file system made of this machine's own packages: core.sh
 #   -s SUITE        Debian's suite, by default this machine's
 #   -k EXPRESSION   only those checks, as pytest takes it
-#   -t SECONDS      after which the guest is ended, by default 420
+#   -t SECONDS      after which the guest is ended, by default 600
 set -euo pipefail
 here=$(realpath "$(dirname "$0")")
 repository=$(realpath "$here/../..")
-suite='' only=()
-limit_s=420
-while getopts s:k:t: option; do
+suite='' only=() core=''
+limit_s=600
+while getopts cs:k:t: option; do
     case $option in
+    c) core=yes only+=(-m 'not full') ;;
     s) suite=$OPTARG ;;
     t) limit_s=$OPTARG ;;
-    k) only=(-k "$OPTARG") ;;
+    k) only+=(-k "$OPTARG") ;;
     *) exit 2 ;;
     esac
 done
 shift $((OPTIND - 1))
-package=$(realpath "${1:?usage: run.sh [-s SUITE] [-k EXPRESSION] [-t SECONDS] PACKAGE.deb}")
+package=$(realpath "${1:?usage: run.sh [-c] [-s SUITE] [-k EXPRESSION] [-t SECONDS] PACKAGE.deb}")
 
-root=$("$here/rootfs.sh" $suite)
+if [ -n "$core" ]; then root=$("$here/ownroot.sh"); else root=$("$here/rootfs.sh" $suite); fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/over/opt/checks/site" "$work/results"
 cp -r "$here/booted/." "$work/over/opt/checks/"
 cp -r "$repository/systemd/units" "$work/over/opt/checks/units"
 cp "$repository/systemd/nginx/conductor.conf" "$work/over/opt/checks/nginx.conf"
-cp "$package" "$work/over/opt/checks/package.deb"
+ln "$package" "$work/over/opt/checks/package.deb" 2>/dev/null ||
+    cp "$package" "$work/over/opt/checks/package.deb"
 cp "$repository/systemd/package/releasefile.py" "$work/over/opt/checks/"
 model=$("$repository/.venv/bin/conductor" models list --json 2>/dev/null |
     "$repository/.venv/bin/python" -c '

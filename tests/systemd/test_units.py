@@ -19,7 +19,10 @@ ANALYZE = shutil.which("systemd-analyze")
 pytestmark = pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze is not installed")
 
 TARGETS = "basic multi-user network-online network shutdown sockets sysinit paths timers slices"
-PROGRAMS = (*("opt/conductor/current/bin/conductor", "usr/bin/nvidia-modprobe", "usr/sbin/nft"),)
+PROGRAMS = (
+    *("opt/conductor/current/bin/conductor", "usr/bin/nvidia-modprobe", "usr/sbin/nft"),
+    *("bin/sh", "usr/bin/install", "usr/bin/ln"),
+)
 
 
 @pytest.fixture
@@ -116,11 +119,21 @@ def test_only_egress_has_a_network() -> None:
 def test_each_air_gapped_drop_in_is_understood(root: Path) -> None:
     files = sorted((SYSTEMD / "air-gapped").rglob("*.conf"))
     assert files
-    shutil.copy(SYSTEMD / "air-gapped/conductor-airgap.service", root / "etc/systemd/system")
+    own = [*(SYSTEMD / "air-gapped").glob("*.service"), *(SYSTEMD / "air-gapped").glob("*.timer")]
+    for file in own:
+        shutil.copy(file, root / "etc/systemd/system")
     for file in files:
         drop_in(root, file.parent.name.removesuffix(".d"), file)
-    units = sorted({file.parent.name.removesuffix(".d") for file in files})
-    assert verified(root, *units) == ""
+    units = {file.parent.name.removesuffix(".d") for file in files} | {file.name for file in own}
+    assert verified(root, *sorted(units)) == ""
+
+
+def test_what_the_api_calls_stops_after_it_and_does_not_hold_up_its_start() -> None:
+    text = (SYSTEMD / "units/conductor.service").read_text()
+    [after] = re.findall(r"^After=(.*)$", text, re.MULTILINE)
+    for unit in ("conductor-planner.service", "conductor-egress.service"):
+        assert unit in after.split()
+        assert "\nType=exec\n" in (SYSTEMD / "units" / unit).read_text()
 
 
 def test_air_gapped_the_api_is_all_but_closed(root: Path) -> None:

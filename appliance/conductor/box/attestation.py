@@ -6,18 +6,15 @@ can: root's view from outside is that of `conductor attest`.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from conductor.box import firewall
 from conductor.box.airgap import Declared
 from conductor.box.canaries import escaped, released
 from conductor.box.network import Network, network
-
-FIREWALL = "conductor-airgap.nft"
-"""Beside the configuration: the rules of the second layer, as `conductor mode` has put them."""
 
 Verdict = Literal["secure", "degraded", "connected"]
 """`connected`: no air gap was declared, so none is claimed, whatever the evidence says."""
@@ -31,11 +28,13 @@ class Evidence:
     network: Network
     canaries: dict[str, str] = field(default_factory=dict)
     firewall_sha256: str | None = None
-    """Of the rules on disk: whether the kernel has them is not to be seen from inside."""
+    """Of the rules that the kernel has, as root wrote them down a short while ago."""
     destinations: tuple[str, ...] = ()
     """Enabled remote destinations."""
     policy_revision: int = 0
     weakened: tuple[str, ...] = ()
+    firewall_expected: bool = False
+    """This machine has a firewall that could hold our rules."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -87,6 +86,8 @@ def _lacking(evidence: Evidence) -> Iterator[str]:
         yield f"canary:{name}"
     if evidence.destinations:
         yield "destinations"
+    if evidence.firewall_expected and evidence.firewall_sha256 is None:
+        yield "firewall-rules"
 
 
 def gathered(
@@ -102,16 +103,10 @@ def gathered(
         declared=declared,
         network=network(),
         canaries=released() if declared.air_gapped else {},
-        firewall_sha256=file_sha256(directory / FIREWALL),
+        firewall_sha256=firewall.seen_sha256(),
+        firewall_expected=firewall.PROGRAM.exists()
+        and (declared.by_unit or (directory / firewall.RULES).exists()),
         destinations=tuple(destinations),
         policy_revision=policy_revision,
         weakened=tuple(weakened),
     )
-
-
-def file_sha256(path: Path) -> str | None:
-    """Of a file's bytes, hex; None when it cannot be read."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return None

@@ -20,6 +20,8 @@ class Gpu:
     driver: str = ""
     cuda: bool = False
     """The driver's CUDA library is there."""
+    fault: str = ""
+    """Why CUDA does not start with it; "" where it does, or nobody tried."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Exposed:
 
 @dataclass(frozen=True)
 class Credential:
-    """A secret that is configured. `state`: `good`, `missing`, `readable`, `empty`."""
+    """A secret that is configured. `state`: `good`, `missing`, `readable`, `empty`, `foreign`."""
 
     reference: str
     state: str
@@ -102,6 +104,8 @@ class WorkerFacts:
     """`embedded`, `unix`, `tcp`."""
     reached: bool | None = None
     unit_enabled: bool = True
+    closed: bool = False
+    """Somebody may listen, but the API's account may not connect."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +124,16 @@ class UnitFacts:
 
     path: str
     how: str
+
+
+@dataclass(frozen=True)
+class Drain:
+    """`drain_s` is what running requests may take once a service stops, `stop_s` when systemd kills
+    it."""
+
+    unit: str
+    drain_s: float
+    stop_s: float
 
 
 @dataclass(frozen=True)
@@ -151,6 +165,8 @@ class Facts:
     keys: tuple[str, ...] = ()
     """Ids of API keys in the configuration."""
     mode: ModeFacts | None = None
+    set_aside: tuple[str, ...] = ()
+    """Ids of remote workers that the air gap hides."""
     gpu: Gpu | None = None
     disks: tuple[Disk, ...] = ()
     memory: Memory | None = None
@@ -165,6 +181,7 @@ class Facts:
     workers: tuple[WorkerFacts, ...] = ()
     audit: AuditFacts | None = None
     units: tuple[UnitFacts, ...] = ()
+    drains: tuple[Drain, ...] = ()
     installed: str = ""
     """The version that is in force here."""
     dangling: bool = False

@@ -68,6 +68,16 @@ def _mode(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _set_aside(facts: Facts) -> Iterator[Finding]:
+    if facts.set_aside:
+        yield Finding(
+            "remote-set-aside",
+            "info",
+            f"the air gap hides the remote models {', '.join(facts.set_aside)}",
+            "nothing, if that is meant; 'conductor mode connected' brings them back",
+        )
+
+
 def _gpu(facts: Facts) -> Iterator[Finding]:
     gpu = facts.gpu or Gpu()
     if gpu.wanted and not gpu.present:
@@ -105,6 +115,14 @@ def _gpu(facts: Facts) -> Iterator[Finding]:
             "error",
             "the GPU's driver is there and its CUDA library is not",
             "install the driver's package that holds libcuda.so.1",
+        )
+    if gpu.cuda and gpu.wanted and gpu.fault:
+        yield Finding(
+            "cuda-unusable",
+            "error",
+            f"the GPU's driver is there and CUDA does not start: {gpu.fault}",
+            "look at 'nvidia-smi' and 'dmesg'; driver, library and kernel module must be of one "
+            "version: restart the machine after an update of the driver",
         )
 
 
@@ -207,6 +225,8 @@ def _secrets(facts: Facts) -> Iterator[Finding]:
         "missing": "put it there, mode 0600, owned by root",
         "empty": "put the key into it, on one line",
         "readable": "chmod 600 it, and think about a new key: others could read this one",
+        "foreign": "it was encrypted on another machine, or changed, and egress does not start "
+        "with it: encrypt the key here, by 'systemd-creds encrypt'",
     }
     for one in facts.credentials:
         if one.state != "good":
@@ -230,6 +250,6 @@ def _certificates(facts: Facts) -> Iterator[Finding]:
 
 
 OF_THE_MACHINE = (
-    *(_rights, _configuration, _mode, _gpu, _disks, _memory, _clock),
+    *(_rights, _configuration, _mode, _set_aside, _gpu, _disks, _memory, _clock),
     *(_permissions, _secrets, _certificates),
 )

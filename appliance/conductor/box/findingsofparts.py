@@ -72,6 +72,14 @@ def _workers(facts: Facts) -> Iterator[Finding]:
                 f"nothing starts the embedded worker {one.worker}",
                 f"systemctl enable --now conductor-worker@{one.worker}.service",
             )
+        elif one.closed:
+            yield Finding(
+                "worker-closed",
+                "error",
+                f"the API's account may not connect to the socket of the worker {one.worker}",
+                "give the socket the group conductor and mode 0660, and let that group into its "
+                "folder",
+            )
         elif one.reached is False:
             yield Finding(
                 "worker-unreachable",
@@ -107,6 +115,18 @@ def _audit(facts: Facts) -> Iterator[Finding]:
 def _units(facts: Facts) -> Iterator[Finding]:
     for unit in facts.units:
         yield _unit(unit)
+
+
+def _drains(facts: Facts) -> Iterator[Finding]:
+    for one in facts.drains:
+        if one.drain_s >= one.stop_s:
+            yield Finding(
+                "drain-cut-short",
+                "warning",
+                f"requests may run for {one.drain_s:g} s when {one.unit} stops, and systemd kills "
+                f"it after {one.stop_s:g} s",
+                f"lower api.drain_s, or raise TimeoutStopSec= by 'systemctl edit {one.unit}'",
+            )
 
 
 def _unit(unit: UnitFacts) -> Finding:
@@ -184,4 +204,7 @@ def _running(facts: Facts) -> Iterator[Finding]:
             )
 
 
-OF_THE_PARTS = (_policy, _bundle, _models, _workers, _audit, _units, _versions, _running)
+OF_THE_PARTS = (
+    *(_policy, _bundle, _models, _workers, _audit),
+    *(_units, _drains, _versions, _running),
+)

@@ -8,6 +8,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+from conductor.box import cuda
+from conductor.box.command import Run, nothing_runs
 from conductor.box.facts import Disk, Gpu, Memory
 from conductor.box.place import Place
 
@@ -21,18 +23,22 @@ _CUDA = (
 GPU_DROPIN = "conductor-planner.service.d/gpu.conf"
 
 
-def gpu(place: Place, *, wanted: bool) -> Gpu:
-    """An NVIDIA GPU as the driver shows it."""
+def gpu(place: Place, *, wanted: bool, run: Run = nothing_runs) -> Gpu:
+    """An NVIDIA GPU as the driver shows it; where one is wanted on the machine that runs, CUDA is
+    tried."""
     version = ""
     with suppress(OSError, IndexError):
         first = place.at("/proc/driver/nvidia/version").read_text("ascii", "replace")
         version = first.split("Module")[1].split()[0]
+    present = any(place.at("/dev").glob("nvidia[0-9]*"))
+    tried = present and wanted and place.running
     return Gpu(
-        present=any(place.at("/dev").glob("nvidia[0-9]*")),
+        present=present,
         wanted=wanted,
         opened=(place.overrides / GPU_DROPIN).exists(),
         driver=version,
         cuda=any((place.at(folder) / "libcuda.so.1").exists() for folder in _CUDA),
+        fault=cuda.fault(run) if tried else "",
     )
 
 

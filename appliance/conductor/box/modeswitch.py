@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from conductor.box.airgap import AIR_GAPPED, CONNECTED, MARKER, Marker, Switch, read_marker
-from conductor.box.attestation import FIREWALL
 from conductor.box.command import Run
+from conductor.box.firewall import RULES
 from conductor.box.place import CONFIG, Place
 from conductor.box.wholefile import READERS, put, sync_folder
 from conductor.errors import StartError
@@ -26,6 +26,7 @@ MASKED = ("conductor-egress.service", "conductor-egress.socket")
 SERVICES = ("conductor-planner.service", "conductor-worker@*.service", "conductor.service")
 """What has to start anew to be in another mode; the API last, since it records what it finds."""
 GUARD = "conductor-airgap.service"
+LOOK = "conductor-airgap-seen.timer"
 LOCK = ".mode.lock"
 """Beside the configuration, root's alone: whoever may open a file may lock it, and the services may
 open their configuration."""
@@ -45,9 +46,10 @@ class Piece:
         return self.target.startswith(f"{CONFIG}/")
 
 
-def pieces(place: Place) -> list[Piece]:
-    """Everything that belongs in place on an air-gapped machine. Raises `StartError`."""
-    folder = place.share / SHARE
+def pieces(place: Place, share: Path | None = None) -> list[Piece]:
+    """Everything that belongs in place on an air-gapped machine, as the version ships it that is in
+    force, or whose `share` is given. Raises `StartError`."""
+    folder = (share or place.share) / SHARE
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     if not files:
         raise StartError(f"{folder} is missing or empty: install the package again")
@@ -55,7 +57,7 @@ def pieces(place: Place) -> list[Piece]:
 
 
 def _target(name: str) -> str:
-    return f"{CONFIG}/{name}" if name == FIREWALL else f"/etc/systemd/system/{name}"
+    return f"{CONFIG}/{name}" if name == RULES else f"/etc/systemd/system/{name}"
 
 
 def switch(place: Place, mode: Switch, run: Run, at: str, uid: int) -> list[str]:
@@ -81,9 +83,7 @@ def _close(place: Place, before: Marker, after: Marker, run: Run) -> list[str]:
     _tell(place, run, "stop", *MASKED)
     for unit in MASKED:
         _mask(place.overrides / unit)
-    for piece in wanted:
-        mode, group = (0o640, READERS) if piece.secret else (0o644, None)
-        put(place.at(piece.target), piece.source.read_bytes(), mode, group)
+    _lay(place, wanted)
     _tell(place, run, "daemon-reload")
     said = []
     # Again: until it was masked, a connection to its listener could start it anew.
@@ -95,11 +95,33 @@ def _close(place: Place, before: Marker, after: Marker, run: Run) -> list[str]:
     return said + _restart(place, run)
 
 
+def refresh(place: Place, share: Path | None = None) -> bool:
+    """After a change of version: put in place what that one ships, where the machine is air-gapped;
+    whether it is. Nothing that runs is told. Raises `StartError` and `OSError`."""
+    if read_marker(place.config).mode != AIR_GAPPED:
+        return False
+    with _alone(place):
+        marker, wanted = read_marker(place.config), pieces(place, share)
+        targets = tuple(piece.target for piece in wanted)
+        _lay(place, wanted)
+        for target in set(marker.files) - set(targets):
+            _remove(place, target)
+        if not marker.damaged:
+            _mark(place, replace(marker, files=targets))
+    return True
+
+
+def _lay(place: Place, wanted: list[Piece]) -> None:
+    for piece in wanted:
+        mode, group = (0o640, READERS) if piece.secret else (0o644, None)
+        put(place.at(piece.target), piece.source.read_bytes(), mode, group)
+
+
 def _open(place: Place, before: Marker, after: Marker, run: Run) -> list[str]:
     shipped = [piece.target for piece in pieces(place)]
     closed = before.mode != CONNECTED or any(os.path.lexists(place.at(one)) for one in shipped)
     # By itself: the API requires it, would be stopped with it, and then not be started anew.
-    _tell(place, run, "stop", "--job-mode=ignore-dependencies", GUARD)
+    _tell(place, run, "stop", "--job-mode=ignore-dependencies", GUARD, LOOK)
     for target in dict.fromkeys((*before.files, *shipped)):
         _remove(place, target)
     for unit in MASKED:
@@ -152,7 +174,7 @@ def _mask(path: Path) -> None:
 def _remove(place: Place, target: str) -> None:
     """Only what lies where the switch puts things: the list comes from a file."""
     path = place.at(target)
-    ours = place.overrides in path.parents or target == f"{CONFIG}/{FIREWALL}"
+    ours = place.overrides in path.parents or target == f"{CONFIG}/{RULES}"
     if not ours or ".." in path.parts:
         return
     path.unlink(missing_ok=True)

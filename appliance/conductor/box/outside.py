@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from conductor.box import firewall
 from conductor.box.command import NOT_THERE, Run
 from conductor.box.modeswitch import MASKED
 from conductor.box.network import Network, namespace, network
 
 INIT = Path("/proc/1")
-TABLE = ("inet", "conductor_airgap")
 UNITS = ("conductor.service", "conductor-planner.service")
-_BLOCKED = re.compile(r"counter blocked \{\s*packets (\d+) bytes \d+")
 
 
 @dataclass(frozen=True)
@@ -47,15 +44,15 @@ class Outside:
 
 def seen(run: Run, proc: Path = Path("/proc")) -> Outside:
     """Look at the running machine. Never raises."""
-    rules = run(["nft", "list", "table", *TABLE])
-    text = rules.output if rules.good else None
-    found = None if text is None else _BLOCKED.search(text)
+    rules = run(firewall.LISTING)
+    listing = rules.output if rules.good else ""
+    live = firewall.sha256(listing)
     return Outside(
         services=tuple(_services(run, proc)),
         egress_runs=any(_process(run, unit) for unit in MASKED[:1]),
-        firewall_sha256=None if text is None else hashlib.sha256(_steady(text)).hexdigest(),
-        blocked=int(found[1]) if found else None,
-        unruled=text is None and rules.code != NOT_THERE,
+        firewall_sha256=live,
+        blocked=firewall.blocked(listing),
+        unruled=live is None and rules.code != NOT_THERE,
     )
 
 
@@ -82,10 +79,6 @@ def _process(run: Run, unit: str) -> int:
     asked = run(["systemctl", "show", "--property=MainPID", "--value", unit])
     text = asked.output.strip()
     return int(text) if asked.good and text.isdigit() else 0
-
-
-def _steady(rules: str) -> bytes:
-    return re.sub(r"packets \d+ bytes \d+", "", rules).encode()
 
 
 def open_ways(outside: Outside) -> Sequence[str]:

@@ -15,6 +15,8 @@ from conductor.box.facts import Exposed
 from conductor.box.place import Place
 
 CREDENTIALS = "credentials"
+SEALED = "sealed"
+"""Below it: encrypted, so that reading such a file gives nothing away."""
 MODELS = "/var/lib/conductor-models"
 BACKUPS = "/var/lib/conductor-backups"
 _ROOT_GROUP = 0
@@ -66,7 +68,7 @@ def _judged(place: Place, path: Path, owners: frozenset[int]) -> Iterator[Expose
 
 def _secrets(place: Place, folder: Path) -> Iterator[Exposed]:
     for top, folders, files in os.walk(folder):
-        for name in (*folders, *files):
+        for name in (*folders, *(files if Path(top).name != SEALED else ())):
             path = Path(top) / name
             if (mode := _mode(path)) is not None and mode & 0o077:
                 yield Exposed(place.named(path), "readable")

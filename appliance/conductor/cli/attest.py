@@ -74,8 +74,15 @@ def _objections(proof: Proof) -> Iterator[str]:
     elif not _fresh(str(proof.inside.get("ts")), proof.now):
         yield "the latest attestation is too old, or of a time to come: does the appliance run?"
     yield from open_ways(proof.outside)
+    if _other_rules(proof):
+        yield "the firewall's rules are not those that were attested to"
     if proof.marker.mode == "air-gapped":
         yield from (f"not as the package has it: {path}" for path in proof.lacking)
+
+
+def _other_rules(proof: Proof) -> bool:
+    attested, live = (proof.inside or {}).get("firewall_sha256"), proof.outside.firewall_sha256
+    return None not in (attested, live) and attested != live
 
 
 def _fresh(ts: str, now: datetime) -> bool:

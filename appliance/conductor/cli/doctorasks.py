@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import re
 import socket
 import stat
 from pathlib import Path
@@ -11,7 +12,10 @@ from typing import Any
 
 import orjson
 
+from conductor.box.command import Run
 from conductor.box.facts import Listener, Running
+from conductor.box.place import Place
+from conductor.box.reach import Reach, reach
 from conductor.core import TcpEndpoint, UnixEndpoint, Worker
 from conductor.process.probe import answers
 from conductor.settings import Paths
@@ -20,6 +24,7 @@ LIMIT_S = 2.0
 METRICS = "metrics.sock"
 _ASKED = {"api.sock": "/healthz", METRICS: "/healthz", "admin.sock": "/healthz"}
 _MOST_BYTES = 1 << 20
+_PORT = re.compile(r"^ListenStream\s*=\s*\S+:(\d{1,5})\s*$", re.MULTILINE)
 
 
 def listeners(paths: Paths, *, by_tcp: bool) -> tuple[Listener, ...]:
@@ -42,21 +47,42 @@ def _listener(path: Path, question: str) -> Listener:
     return Listener(str(path), exists=True, answers=answer, open_to_all=bool(mode & stat.S_IWOTH))
 
 
-def reached(worker: Worker) -> bool | None:
-    """Whether somebody listens where a local worker should; None: we may not ask."""
-    endpoint = worker.endpoint
+def ports(place: Place, dropin: Path, run: Run) -> tuple[Listener, ...]:
+    """Of the port that `conductor setup` has systemd listen on for applications. One that somebody
+    else has does not answer for us."""
+    taken = {port for name in ("tcp", "tcp6") for port in _listening(place.at("/proc/net") / name)}
+    ours = run(["systemctl", "is-active", "--quiet", "conductor.socket"]).good
+    named = [int(port) for port in _PORT.findall(_text(dropin))]
+    return tuple(
+        Listener(f"TCP port {port}", exists=port in taken, answers=None if ours else False)
+        for port in named
+    )
+
+
+def _listening(table: Path) -> set[int]:
+    """Of `/proc/net/tcp`: a heading, then `sl local_address rem_address st ...`, in hex."""
+    rows = [line.split() for line in _text(table).splitlines()[1:]]
+    return {int(row[1].rpartition(":")[2], 16) for row in rows if len(row) > 3 and row[3] == "0A"}
+
+
+def _text(path: Path) -> str:
     try:
-        if isinstance(endpoint, UnixEndpoint):
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-                probe.settimeout(LIMIT_S)
-                probe.connect(str(endpoint.path))
-        elif isinstance(endpoint, TcpEndpoint):
-            socket.create_connection((endpoint.host, endpoint.port), LIMIT_S).close()
-    except PermissionError:
-        return None
+        return path.read_text("utf-8", "replace")
     except OSError:
-        return False
-    return True
+        return ""
+
+
+def reached(worker: Worker, account: str) -> Reach:
+    """Whether somebody listens where a local worker should, and lets that account in."""
+    endpoint = worker.endpoint
+    if isinstance(endpoint, UnixEndpoint):
+        return reach(endpoint.path, account)
+    try:
+        if isinstance(endpoint, TcpEndpoint):
+            socket.create_connection((endpoint.host, endpoint.port), LIMIT_S).close()
+    except OSError:
+        return "silent"
+    return "open"
 
 
 def running(paths: Paths, start: dict[str, Any] | None) -> Running | None:

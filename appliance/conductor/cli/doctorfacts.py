@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from conductor.box.airgap import AIR_GAPPED, read_marker
 from conductor.box.certificates import certificates
+from conductor.box.command import run
 from conductor.box.facts import (
     AuditFacts,
     BundleFacts,
@@ -28,9 +29,11 @@ from conductor.box.facts import (
 )
 from conductor.box.machine import built, disks, gpu, memory, synchronised
 from conductor.box.modeswitch import lacking
-from conductor.box.permissions import exposed
+from conductor.box.permissions import SEALED, exposed
+from conductor.box.sealing import opens
+from conductor.box.stopping import drains
 from conductor.box.units import drift
-from conductor.cli.doctorasks import listeners, reached, running
+from conductor.cli.doctorasks import listeners, ports, reached, running
 from conductor.cli.installed import Installed, latest
 from conductor.cli.setupfiles import LISTEN_DROPIN
 from conductor.core import RemoteEndpoint, SecretRef, TcpEndpoint, Worker
@@ -43,8 +46,10 @@ if TYPE_CHECKING:
     from conductor.settings import Paths
 
 GPU_ENGINES = frozenset({"lm"})
-VENDOR = "vendor_"
-"""`LoadCredential=vendor:FOLDER` calls each file of the folder so (systemd.exec(5))."""
+ACCOUNT = "conductor"
+"""Of the API, which connects to the workers."""
+KEPT = ("vendor", SEALED)
+"""Folders of credentials: systemd calls each file FOLDER_NAME (`conductor-egress.service`)."""
 
 
 def gathered(here: Installed, *, verify: bool = True) -> Facts:
@@ -76,7 +81,9 @@ def _with_site(basic: Facts, here: Installed, site: Site, *, verify: bool) -> Fa
     return replace(
         basic,
         keys=tuple(key.id for key in site.appliance.keys),
-        gpu=gpu(place, wanted=lm and site.appliance.planner.lm.device != "cpu"),
+        set_aside=site.set_aside,
+        drains=drains(place, site.appliance.api.drain_s) if basic.installed else (),
+        gpu=gpu(place, wanted=lm and site.appliance.planner.lm.device != "cpu", run=run),
         disks=disks(_places(paths)),
         memory=memory(place, _model_files(site)),
         clock=Clock(_now(), _time(newest), built(Path(__file__)), synchronised(place)),
@@ -95,7 +102,9 @@ def _with_site(basic: Facts, here: Installed, site: Site, *, verify: bool) -> Fa
 
 
 def _listeners(here: Installed, paths: Paths) -> tuple[Listener, ...]:
-    return listeners(paths, by_tcp=(here.place.overrides / LISTEN_DROPIN).exists())
+    dropin = here.place.overrides / LISTEN_DROPIN
+    by_tcp = ports(here.place, dropin, run)
+    return (*listeners(paths, by_tcp=dropin.exists()), *by_tcp)
 
 
 def _now() -> datetime:
@@ -144,7 +153,9 @@ def _credentials(here: Installed, site: Site) -> Iterator[Credential]:
     for ref in refs:
         path = _secret_path(here, ref)
         if path is not None and (state := _state(path)):
-            yield Credential(str(ref), state)
+            looked = state == "good" and path.parent.name == SEALED and here.place.running
+            foreign = looked and os.geteuid() == 0 and not opens(run, ref.name, path)
+            yield Credential(str(ref), "foreign" if foreign else state)
 
 
 def _secret_path(here: Installed, ref: SecretRef) -> Path | None:
@@ -152,8 +163,9 @@ def _secret_path(here: Installed, ref: SecretRef) -> Path | None:
     root, which has been worked out by then."""
     if ref.scheme == "file":
         return here.at(Path(ref.name))
-    if ref.scheme == "credential" and ref.name.startswith(VENDOR):
-        return here.directory / "credentials" / "vendor" / ref.name.removeprefix(VENDOR)
+    folder, _, name = ref.name.partition("_")
+    if ref.scheme == "credential" and folder in KEPT:
+        return here.directory / "credentials" / folder / name
     return None
 
 
@@ -165,7 +177,7 @@ def _state(path: Path) -> str:
         return "missing"
     except OSError:
         return ""
-    if stat.S_IMODE(seen.st_mode) & 0o077:
+    if stat.S_IMODE(seen.st_mode) & 0o077 and path.parent.name != SEALED:
         return "readable"
     return "good" if seen.st_size else "empty"
 
@@ -208,7 +220,9 @@ def _worker(here: Installed, worker: Worker, *, packaged: bool) -> WorkerFacts:
         here.place.overrides / "conductor.target.wants" / f"conductor-worker@{worker.id}.service"
     )
     enabled = way != "embedded" or not packaged or os.path.lexists(wanted)
-    return WorkerFacts(worker.id, way, reached(worker) if here.place.running else None, enabled)
+    how = reached(worker, ACCOUNT) if here.place.running else "unknown"
+    heard = {"open": True, "silent": False}.get(how)
+    return WorkerFacts(worker.id, way, heard, enabled, closed=how == "closed")
 
 
 def _audit(paths: Paths) -> AuditFacts:

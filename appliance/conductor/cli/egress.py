@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -11,7 +14,10 @@ from conductor.cli.options import config_option, socket_option
 
 if TYPE_CHECKING:
     from conductor.config import Site
+    from conductor.core import Worker
+    from conductor.egress.providers import LiteLLMProvider
     from conductor.process.unixserver import Where
+    from conductor.secretrefs import Secret
 
 NOTHING_TO_DO = 78
 """Exit status: the configuration leaves no work (EX_CONFIG of sysexits.h)."""
@@ -53,8 +59,8 @@ async def _serve(site: Site, where: Where, above: int | None) -> None:
     from conductor.activation.store import Store
     from conductor.core import RemoteEndpoint
     from conductor.egress.gate import PermitGate
+    from conductor.egress.late import LateProvider
     from conductor.egress.permit import load_public
-    from conductor.egress.providers import LiteLLMProvider
     from conductor.egress.revisions import Revisions
     from conductor.egress.server import EgressService, new_epoch, serving
     from conductor.logs import configure
@@ -83,13 +89,27 @@ async def _serve(site: Site, where: Where, above: int | None) -> None:
         revisions,
         max_ttl_s=appliance.egress.permit_ttl_s + 1.0,
     )
-    async with LiteLLMProvider(remote, keys) as provider:
-        await provider.prove()
-        service = EgressService(
-            gate,
-            provider,
-            max_body_bytes=2 * appliance.api.max_body_bytes,
-            revisions=revisions,
-        )
-        async with revisions.following(lambda: store.held().highest):
-            await serve_until_stopped(serving(where, service, drain_s=appliance.api.drain_s), where)
+    late = LateProvider()
+    service = EgressService(
+        gate,
+        late,
+        max_body_bytes=2 * appliance.api.max_body_bytes,
+        revisions=revisions,
+        late=late,
+    )
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(late.loading(partial(_loaded, remote, keys, stack)))
+        await stack.enter_async_context(revisions.following(lambda: store.held().highest))
+        await serve_until_stopped(serving(where, service, drain_s=appliance.api.drain_s), where)
+
+
+async def _loaded(
+    remote: tuple[Worker, ...], keys: dict[str, Secret], stack: AsyncExitStack
+) -> LiteLLMProvider:
+    """The vendors' library, imported beside the event loop, once it has proved what it does."""
+    from conductor.egress.providers import LiteLLMProvider, load_litellm
+
+    await asyncio.to_thread(load_litellm)
+    provider = await stack.enter_async_context(LiteLLMProvider(remote, keys))
+    await provider.prove()
+    return provider

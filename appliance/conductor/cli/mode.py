@@ -14,8 +14,9 @@ import orjson
 
 from conductor.box.airgap import AIR_GAPPED, CONNECTED, Marker, Switch, read_marker
 from conductor.box.command import run
-from conductor.box.modeswitch import lacking, switch
+from conductor.box.modeswitch import lacking, refresh, switch
 from conductor.box.place import Place
+from conductor.cli.installed import installed
 from conductor.cli.options import json_option, root_option
 from conductor.errors import StartError
 
@@ -27,9 +28,10 @@ _NO_LOGIN = 2**32 - 1
 @click.argument(
     "wanted", metavar="[MODE]", required=False, type=click.Choice([AIR_GAPPED, CONNECTED])
 )
+@click.option("--refresh", "renew", is_flag=True, hidden=True)
 @root_option
 @json_option
-def mode(wanted: str | None, root: Path, as_json: bool) -> None:
+def mode(wanted: str | None, root: Path, *, renew: bool, as_json: bool) -> None:
     """Show the mode of this machine, or switch it to air-gapped or connected.
 
     \b
@@ -42,6 +44,9 @@ def mode(wanted: str | None, root: Path, as_json: bool) -> None:
     runs could not be told.
     """
     place = Place(root.absolute())
+    if renew:  # for the package's own scripts, after another version was put in force
+        refresh(place)
+        return
     said = _switch(place, cast(Switch, wanted)) if wanted is not None else []
     facts = shown(place)
     click.echo(orjson.dumps(facts) if as_json else _in_words(facts))
@@ -83,8 +88,15 @@ def shown(place: Place) -> dict[str, Any]:
         "since": marker.at or None,
         "by_uid": marker.uid if marker.number else None,
         "damaged": marker.damaged,
+        "set_aside": _set_aside(place, marker),
         "lacking": lacking(place) if marker.mode == AIR_GAPPED else _left(place, marker),
     }
+
+
+def _set_aside(place: Place, marker: Marker) -> list[str]:
+    """Ids of the remote models that the gap hides; none where the configuration cannot be read."""
+    site = installed(place).site if marker.mode == AIR_GAPPED else None
+    return list(site.set_aside) if site else []
 
 
 def _left(place: Place, marker: Marker) -> list[str]:
@@ -98,6 +110,8 @@ def _in_words(facts: dict[str, Any]) -> str:
         lines[0] += f", since {facts['since']}, by user id {facts['by_uid']}"
     if facts["damaged"]:
         lines.append("mode.json is damaged or cannot be read, and so counts as air-gapped")
+    if facts["set_aside"]:
+        lines.append(f"remote models that it hides: {', '.join(facts['set_aside'])}")
     lines += [f"not as it should be: {path}" for path in facts["lacking"]]
     if facts["lacking"] and facts["mode"] != "as configured":
         lines.append(f"run 'conductor mode {facts['mode']}' to put it right")

@@ -9,7 +9,8 @@ from conductor.errors import StartError
 
 NO_KEY = "0" * 64
 LISTEN_DROPIN = "conductor.socket.d/listen.conf"
-CREDENTIALS = "credentials/vendor"
+CREDENTIALS = "credentials"
+"""Below it `sealed/NAME`, encrypted, or `vendor/NAME`, in the clear: `conductor-egress.service`."""
 LISTENER_MARK = 0xC04D
 """Of packets by a TCP listener that systemd makes: `conductor-airgap.nft` rejects what it dials."""
 
@@ -32,13 +33,19 @@ _ALLOWED = """  - name: an ordinary question may go out
 
 
 def composed(
-    answers: Answers, templates: Mapping[str, str], key_sha256: str, *, pocket: bool
+    answers: Answers,
+    templates: Mapping[str, str],
+    key_sha256: str,
+    *,
+    pocket: bool,
+    sealed: bool = False,
 ) -> dict[str, str]:
     """The three files, by name. `templates` are those of the package; `pocket`: the trained planner
-    has its model. Raises `StartError` when the package is another one than this program's."""
+    has its model; `sealed`: the vendor's key is kept encrypted. Raises `StartError` when the
+    package is another one than this program's."""
     return {
         "appliance.yaml": _appliance(answers, templates["appliance.yaml"], key_sha256, pocket),
-        "workers.yaml": _workers(answers, templates["workers.yaml"]),
+        "workers.yaml": _workers(answers, templates["workers.yaml"], kept(sealed=sealed)),
         "policy.yaml": _policy(answers, templates["policy.yaml"]),
     }
 
@@ -59,11 +66,16 @@ def _appliance(answers: Answers, text: str, key_sha256: str, pocket: bool) -> st
     return _put(text, "  engine: default ", "  engine: pocket  ") if pocket else text
 
 
-def _workers(answers: Answers, text: str) -> str:
+def kept(*, sealed: bool) -> str:
+    """How a vendor's key is kept: the folder's name, and what its credential's begins with."""
+    return "sealed" if sealed else "vendor"
+
+
+def _workers(answers: Answers, text: str, folder: str) -> str:
     head, _, small = text.partition("workers:\n")
     parts = [small.strip("\n")] if answers.embedded else []
     parts += [_local(one) for one in answers.workers]
-    parts += [_remote(answers.vendor)] if answers.vendor else []
+    parts += [_remote(answers.vendor, folder)] if answers.vendor else []
     return head + "workers:\n" + "\n\n".join(parts) + "\n"
 
 
@@ -76,7 +88,7 @@ def _local(one: LocalModel) -> str:
     limits: {{context_tokens: {one.context_tokens}}}"""
 
 
-def _remote(one: Vendor) -> str:
+def _remote(one: Vendor, folder: str) -> str:
     address = f'"{one.base_url}"' if one.base_url else ""
     base_url = f"\n      base_url: {address}" if address else ""
     return f"""  - id: {one.id}
@@ -84,7 +96,7 @@ def _remote(one: Vendor) -> str:
     model: "{one.model}"
     remote:
       provider: "{one.provider}"{base_url}
-      key: credential:vendor_{one.id}     # /etc/conductor/{CREDENTIALS}/{one.id}
+      key: credential:{folder}_{one.id}     # /etc/conductor/{CREDENTIALS}/{folder}/{one.id}
     card: {{skill: {{general: {one.skill:g}}}, output_tokens_per_s: {one.output_tokens_per_s:g}}}
     price:
       input_usd_per_mtok: {one.input_usd_per_mtok:g}

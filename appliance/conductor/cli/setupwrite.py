@@ -16,10 +16,11 @@ from conductor.box.command import Run
 from conductor.box.machine import GPU_DROPIN
 from conductor.box.modeswitch import switch
 from conductor.box.place import Place
+from conductor.box.sealing import sealed
 from conductor.box.wholefile import READERS, put
 from conductor.cli.mode import who_asks
-from conductor.cli.setupanswers import SMALL_MODEL, Answers
-from conductor.cli.setupfiles import CREDENTIALS, LISTEN_DROPIN, composed, listen_dropin
+from conductor.cli.setupanswers import SMALL_MODEL, Answers, Vendor
+from conductor.cli.setupfiles import CREDENTIALS, LISTEN_DROPIN, composed, kept, listen_dropin
 from conductor.config import load
 from conductor.errors import ConfigError, StartError
 
@@ -38,7 +39,15 @@ def set_up(place: Place, answers: Answers, run: Run, *, force: bool) -> Done:
     """Write everything. Raises `ConfigError` and `StartError`; then nothing has been written, but
     for what `OSError` says."""
     key = f"ck-{secrets.token_urlsafe(32)}"
-    texts = composed(answers, _templates(place), _sha256(key), pocket=_has_encoder(place))
+    secret = _secret(answers.vendor) if answers.vendor else b""
+    box = sealed(run, f"sealed_{answers.vendor.id}", secret) if answers.vendor else None
+    texts = composed(
+        answers,
+        _templates(place),
+        _sha256(key),
+        pocket=_has_encoder(place),
+        sealed=box is not None,
+    )
     _check(texts)
     there = [name for name in FILES if (place.config / name).exists()]
     if there and not force:
@@ -51,6 +60,8 @@ def set_up(place: Place, answers: Answers, run: Run, *, force: bool) -> Done:
         put(place.config / name, text.encode(), 0o640, READERS)
         said.append(f"wrote {place.named(place.config / name)}")
     said += _around(place, answers)
+    if answers.vendor:
+        said += _credential(place, answers.vendor, secret, box)
     if place.running:
         run(["systemctl", "daemon-reload"])
     if answers.away == AIR_GAPPED:
@@ -114,8 +125,6 @@ def _around(place: Place, answers: Answers) -> Iterator[str]:
     if answers.embedded:
         _enable(place, f"conductor-worker@{SMALL_MODEL}.service")
         yield f"conductor-worker@{SMALL_MODEL} starts with the appliance"
-    if answers.vendor:
-        yield _credential(place, answers.vendor.id, answers.vendor.key_file)
     if answers.gpu:
         example = place.share / "examples" / "planner-gpu.conf"
         put(place.overrides / GPU_DROPIN, example.read_bytes(), 0o644)
@@ -131,17 +140,31 @@ def _enable(place: Place, unit: str) -> None:
         link.symlink_to(f"/usr/lib/systemd/system/{template}")
 
 
-def _credential(place: Place, name: str, key_file: str) -> str:
-    path = place.config / CREDENTIALS / name
-    if not key_file:
-        return f"put the vendor's key into {place.named(path)}, mode 0600"
+def _secret(vendor: Vendor) -> bytes:
+    """The vendor's key, on one line; nothing where it comes later."""
+    if not vendor.key_file:
+        return b""
     try:
-        key = Path(key_file).read_bytes()
+        return Path(vendor.key_file).read_bytes().strip() + b"\n"
     except OSError as error:
-        raise StartError(f"the key cannot be read from {key_file}: {error.strerror}") from None
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    put(path, key.strip() + b"\n", 0o600)
-    return f"put the vendor's key into {place.named(path)}: remove {key_file}"
+        file = vendor.key_file
+        raise StartError(f"the key cannot be read from {file}: {error.strerror}") from None
+
+
+def _credential(place: Place, vendor: Vendor, secret: bytes, box: bytes | None) -> Iterator[str]:
+    """`box` is the key encrypted for this machine. Without one it lies there for root alone: no
+    weaker against whoever is root here, but readable on a stolen disk and in a backup."""
+    path = place.config / CREDENTIALS / kept(sealed=box is not None) / vendor.id
+    named = place.named(path)
+    if secret:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        put(path, box or secret, 0o600)
+        how = "encrypted for this machine" if box else "in the clear: there is no systemd-creds"
+        yield f"put the vendor's key into {named}, {how}: remove {vendor.key_file}"
+    elif box is not None:
+        yield f"the vendor's key: systemd-creds encrypt --name=sealed_{vendor.id} FILE {named}"
+    else:
+        yield f"put the vendor's key into {named}, mode 0600"
 
 
 def _now(form: str) -> str:

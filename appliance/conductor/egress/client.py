@@ -15,7 +15,8 @@ import orjson
 from conductor.core import Failure
 from conductor.errors import WorkerError
 
-_TIMEOUT_S = 2.0
+_TIMEOUT_S = 6.0
+"""Its listener outlives it, and holds questions while it is started anew."""
 _EPOCH = re.compile(r"[0-9a-f]{32}")
 _MAX_ANSWER = 4096
 

@@ -11,6 +11,7 @@ litellm open connections of its own, past the exchange.
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.metadata
 import logging
 import os
@@ -70,7 +71,12 @@ def load_litellm() -> Any:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     os.environ["LITELLM_MODE"] = "PRODUCTION"  # or else it reads a .env file
     os.environ["REPEATED_STREAMING_CHUNK_LIMIT"] = str(2**31)  # a table may well repeat itself
-    import litellm
+    gc.disable()  # some hundred thousand objects that stay: to look for garbage takes a quarter
+    try:
+        import litellm
+    finally:
+        gc.enable()
+        gc.freeze()
     from pydantic.warnings import PydanticDeprecationWarning
 
     # litellm reads a deprecated attribute for every chunk: nothing an operator can act on.

@@ -23,6 +23,7 @@ from aiohttp import web
 
 from conductor.core import Body, Failure, Worker
 from conductor.egress.gate import PermitGate
+from conductor.egress.late import LateProvider
 from conductor.egress.outgoing import vendor_body
 from conductor.egress.permit import Permit
 from conductor.egress.providers import Provider
@@ -93,7 +94,7 @@ class _Sending:
 
 class EgressService:
     """The HTTP face of gate and provider. `max_body_bytes` bounds a request; new policies are
-    learnt of by `revisions`."""
+    learnt of by `revisions`; requests wait for a provider that is `late`."""
 
     def __init__(
         self,
@@ -102,7 +103,9 @@ class EgressService:
         *,
         max_body_bytes: int,
         revisions: Revisions | None = None,
+        late: LateProvider | None = None,
     ) -> None:
+        self._late = late
         self._gate = gate
         self._revisions = revisions
         self._provider = provider
@@ -126,8 +129,9 @@ class EgressService:
         return _json(200, {"status": "ok"})
 
     async def readiness(self, _: web.Request) -> web.Response:
-        """It listens only once it can send."""
-        return _json(200, {"status": "ready"})
+        """It can send."""
+        loaded = self._late is None or self._late.loaded
+        return _json(*((200, {"status": "ready"}) if loaded else (503, {"status": "loading"})))
 
     async def epoch(self, _: web.Request) -> web.Response:
         """What permits for this run must name."""
@@ -137,6 +141,8 @@ class EgressService:
         """One permitted call."""
         try:
             raw = await _read(request)
+            if self._late is not None:
+                await self._late.wait()
             token = request.headers.get(PERMIT, "")
             if self._revisions is not None:
                 await self._revisions.learn(self._gate.named_revision(token))

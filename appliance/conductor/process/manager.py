@@ -21,6 +21,9 @@ from conductor.errors import StartError
 
 FIRST_FD = 3
 """Where inherited listeners begin."""
+LEASH = "CONDUCTOR_WATCHDOG_S"
+"""Environment variable: a watchdog's patience, in seconds, once the service is ready. Until then it
+is the unit's `WatchdogSec=`, in which a service that loads for long has its loading."""
 _CHECKS_A_PERIOD = 3
 """A check that fails once may succeed twice more before the manager's patience ends."""
 
@@ -84,7 +87,7 @@ async def managed(check: Callable[[], Awaitable[bool]], status: str = "") -> Asy
     """Be ready for as long as the context lasts, and keep the watchdog fed as long as `check`
     says that the service answers. `status` is for people."""
     notify(READY=1, STATUS=status or "ready")
-    feeding = asyncio.create_task(_feed(check, period_s)) if (period_s := _period_s()) else None
+    feeding = asyncio.create_task(_feed(check, period_s)) if (period_s := _leash_s()) else None
     try:
         yield
     finally:
@@ -102,6 +105,15 @@ async def _feed(check: Callable[[], Awaitable[bool]], period_s: float) -> None:
         else:
             log.error("watchdog_not_fed", do="a further failure, and the service is started anew")
         await asyncio.sleep(period_s / _CHECKS_A_PERIOD)
+
+
+def _leash_s() -> float:
+    """`_period_s`, or what is to count from now on; the manager is told."""
+    period_s, text = _period_s(), os.environ.get(LEASH, "")
+    if not period_s or not text.isdigit() or not 0 < int(text) < period_s:
+        return period_s
+    notify(WATCHDOG=1, WATCHDOG_USEC=int(text) * 1_000_000)
+    return float(text)
 
 
 def _period_s() -> float:

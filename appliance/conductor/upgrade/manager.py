@@ -7,6 +7,7 @@ import subprocess
 import time
 from typing import Protocol
 
+from conductor.box.modeswitch import GUARD
 from conductor.errors import UpgradeError
 from conductor.process.probe import answers
 from conductor.upgrade.layout import Box
@@ -64,6 +65,7 @@ class Systemd:
         _must("systemd-sysusers", "/usr/lib/sysusers.d/conductor.conf")
         _must("systemd-tmpfiles", "--create", "/usr/lib/tmpfiles.d/conductor.conf")
         _must("systemctl", "daemon-reload")
+        _call("systemctl", "try-reload-or-restart", GUARD)
 
     def ready(self, limit_s: float, *, serving: bool) -> bool:
         path = "/readyz" if serving else "/healthz"

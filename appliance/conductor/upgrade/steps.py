@@ -14,7 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from conductor.errors import UpgradeError
+from conductor.box.modeswitch import refresh
+from conductor.box.place import Place
+from conductor.errors import StartError, UpgradeError
 from conductor.upgrade import archive, release
 from conductor.upgrade.layout import STATE, Box
 from conductor.upgrade.manager import Manager
@@ -128,10 +130,19 @@ def _stopped(change: Change) -> None:
 
 def _start(change: Change, version: Version, *, run: bool = True) -> None:
     switch(change.box, version)
+    _keep_gap(change, version)
     change.manager.adopt()
     if run:
         change.say(f"starting version {version.name}")
         change.manager.start()
+
+
+def _keep_gap(change: Change, version: Version) -> None:
+    """On an air-gapped machine the gap is the one that this version ships."""
+    try:
+        refresh(Place(change.box.root), version.share)
+    except (StartError, OSError) as error:
+        change.say(f"the air gap is as the other version left it ({error}): conductor mode")
 
 
 def _in_force(box: Box) -> Version:

@@ -169,3 +169,4 @@ def configure() -> None:
     key = ETC / "credentials" / "vendor" / "played"
     key.write_text("sk-the-vendor-key-of-the-tests\n")
     key.chmod(0o600)
+    run("systemd-creds", "encrypt", "--name=sealed_played", key, ETC / "credentials/sealed/played")

@@ -19,7 +19,9 @@ LIMIT_S = 0.7
 READ = (
     "/etc/conductor/policy.yaml",
     "/etc/conductor/credentials/vendor/played",
+    "/etc/conductor/credentials/sealed/played",
     "/run/credentials/conductor-egress.service/vendor_played",
+    "/run/credentials/conductor-egress.service/sealed_played",
     "/var/lib/conductor",
     "/var/lib/conductor/audit",
     "/var/lib/conductor-published/policy",
@@ -35,6 +37,8 @@ WRITE = (
     "/var/lib/conductor-published/written",
     "/run/conductor/written",
     "/run/conductor/workers/written",
+    "/run/conductor/embedded/one/written",
+    "/run/conductor/embedded/other/written",
 )
 
 

@@ -23,6 +23,12 @@ from box import (
     until,
 )
 
+EXPOSED_AT_MOST = {
+    "conductor.service": 1.0,
+    "conductor-planner.service": 1.0,
+    "conductor-egress.service": 1.5,
+}
+"""Of 10, by `systemd-analyze security`."""
 ACCOUNTS = ("conductor", "conductor-planner", "conductor-egress", "conductor-worker")
 
 
@@ -62,6 +68,12 @@ def test_no_file_of_the_installation_can_be_changed_by(account: str) -> None:
 def test_the_units_are_clean_for_this_systemd() -> None:
     units = sorted(str(path) for path in (HERE / "units").iterdir())
     assert run("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *units) == ""
+
+
+@pytest.mark.parametrize(("unit", "at_most"), EXPOSED_AT_MOST.items())
+def test_no_running_unit_is_more_exposed_than(unit: str, at_most: float) -> None:
+    threshold = f"--threshold={round(at_most * 10)}"
+    run("systemd-analyze", "security", "--no-pager", threshold, unit)
 
 
 def test_configuration_is_checked_before_anything_starts() -> None:

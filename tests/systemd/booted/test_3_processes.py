@@ -28,12 +28,7 @@ from box import (
 )
 
 POLICY = ETC / "policy.yaml"
-RECOVERY_S = {
-    "conductor.service": 5.0,
-    "conductor-planner.service": 5.0,
-    # Its library for vendors alone takes 3.4 s of a processor to load.
-    "conductor-egress.service": 20.0,
-}
+RECOVERY_S = dict.fromkeys(SERVICES, 5.0)
 
 
 def pid(unit: str, *, strict: bool = True) -> int:
@@ -66,6 +61,7 @@ def test_a_good_policy_is_reloaded() -> None:
     assert pid("conductor.service") == before
 
 
+@pytest.mark.full
 def test_the_policy_in_force_survives_a_restart_with_a_bad_file_beside_it() -> None:
     good = POLICY.read_text()
     try:
@@ -124,6 +120,7 @@ def test_what_was_asked_for_the_vendor_is_sent_again_after_egress_died() -> None
     until(lambda: answering("conductor-egress.service") and ready(), 20)
 
 
+@pytest.mark.full
 def test_a_stop_lets_a_running_request_end() -> None:
     with ThreadPoolExecutor(1) as pool:
         future = asked_slowly(pool)

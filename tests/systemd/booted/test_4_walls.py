@@ -10,11 +10,14 @@ import pytest
 from box import call, ready, run, stop, until
 from walls import OUTSIDE, probed, temptations
 
+pytestmark = pytest.mark.full
+
 Found = dict[str, dict[str, Any]]
 
 WITHOUT_A_NETWORK = ("conductor", "conductor-planner", "conductor-worker@one")
 UNITS = (*WITHOUT_A_NETWORK, "conductor-egress")
 CLIENTS = "203.0.113.16/28"
+OTHER = Path("/run/conductor/embedded/other")
 TCP_FRONT = f"""[Socket]
 ListenStream=0.0.0.0:8443
 IPAddressAllow={CLIENTS}
@@ -34,6 +37,8 @@ def unfiltered(drop_in: Path) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def found() -> Iterator[Found]:
     stop()
+    # Another instance's folder, so that one can try it.
+    run(*["install", "-d", "-m", "2750", "-o", "conductor-worker", "-g", "conductor"], OTHER)
     front = Path("/run/systemd/system/conductor.socket.d/tcp.conf")
     front.parent.mkdir(parents=True, exist_ok=True)
     front.write_text(TCP_FRONT)
@@ -93,7 +98,7 @@ def test_other_processes_are_out_of_sight_of(unit: str, found: Found) -> None:
 def test_the_machine_cannot_be_changed_by(unit: str, found: Found) -> None:
     may = {
         "conductor": {"/var/lib/conductor/written", "/var/lib/conductor-published/written"},
-        "conductor-worker@one": {"/run/conductor/workers/written"},
+        "conductor-worker@one": {"/run/conductor/embedded/one/written"},
     }
     written = {path for path, how in found[unit]["write"].items() if how == "open"}
     assert written == may.get(unit, set())
@@ -107,7 +112,10 @@ def test_credentials_and_state_are_for_their_owner_alone(unit: str, found: Found
     shared = {"/etc/conductor/policy.yaml", "/var/lib/conductor-published/policy"}
     own = {
         "conductor": {"/var/lib/conductor", "/var/lib/conductor/audit"},
-        "conductor-egress": {"/run/credentials/conductor-egress.service/vendor_played"},
+        "conductor-egress": {
+            f"/run/credentials/conductor-egress.service/{name}_played"
+            for name in ("sealed", "vendor")
+        },
     }
     readable = {path for path, how in found[unit]["read"].items() if how == "open"}
     assert readable == shared | own.get(unit, set())
@@ -116,7 +124,7 @@ def test_credentials_and_state_are_for_their_owner_alone(unit: str, found: Found
 def test_only_egress_is_given_vendor_keys(found: Found) -> None:
     given = {unit: found[unit]["credentials"] for unit in UNITS}
     assert given == {unit: [] for unit in WITHOUT_A_NETWORK} | {
-        "conductor-egress": ["vendor_played"]
+        "conductor-egress": ["sealed_played", "vendor_played"]
     }
 
 

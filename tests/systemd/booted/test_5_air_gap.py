@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pwd
 import socket
 import time
@@ -41,6 +42,7 @@ def gap() -> Iterator[None]:
     until(ready, 30)
     yield
     run("conductor", "mode", "connected")
+    assert active("conductor.service")  # the rules it required went without taking it along
     until(ready, 30)
     run("ip", "netns", "del", "outside")
 
@@ -64,6 +66,10 @@ def test_no_vendor_is_reached_and_egress_cannot_even_be_started() -> None:
     assert VENDOR_LOG.read_bytes() == before
 
 
+def test_air_gapped_the_api_is_all_but_closed() -> None:
+    run("systemd-analyze", "security", "--no-pager", "--threshold=6", "conductor.service")
+
+
 def test_the_gap_is_attested_in_the_sealed_record() -> None:
     log = b"".join(path.read_bytes() for path in (STATE / "audit").rglob("*") if path.is_file())
     assert b"attestation" in log
@@ -82,6 +88,13 @@ def test_a_canary_of_the_service_s_user_is_blocked_and_counted() -> None:
     assert frames() == []
     counted = run("nft", "list", "counter", "inet", "conductor_airgap", "blocked")
     assert "packets 0 " not in counted, counted
+
+
+def test_the_rules_that_the_kernel_has_are_those_that_were_attested_to() -> None:
+    proof = json.loads(run("conductor", "attest", "--json"))
+    assert proof["objections"] == []
+    assert proof["inside"]["firewall_sha256"] == proof["outside"]["firewall_sha256"]
+    assert proof["outside"]["blocked"] >= 1
 
 
 def test_the_sniffer_would_have_heard_it() -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from box import ETC, HERE, STATE, active, ask, call, content, ready, run, show, status, stop, until
 
+pytestmark = pytest.mark.full
+
 FOLDER = Path("/root/releases")
 KEYS = ETC / "release-keys"
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from box import HERE, KEY, run, until
 
+pytestmark = pytest.mark.full
+
 TLS = Path("/etc/nginx/tls")
 HOST = "conductor.example"
 

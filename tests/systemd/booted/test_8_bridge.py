@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from box import HERE, UnixConnection, run, status, until
 
+pytestmark = pytest.mark.full
+
 SOCKET = Path("/run/conductor-bridges/played.sock")
 UNITS = Path("/etc/systemd/system")
 SERVER = f"""[Service]
