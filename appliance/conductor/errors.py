@@ -7,6 +7,7 @@
       PlanError             text that is no plan, or a plan that does not fit the pool
         EngineBusy          a language model has too many plans waiting (planner/lm_runner.py)
       RunnerFailed          a language model broke (planner/lm_runner.py)
+        RunnerLost          and its device answers no more in this process
       PermitRefused         egress will not send
       ApprovalRefused       a person's approval does not count (declassify/approved.py)
       BundleError           a trained conductor on disk cannot be trusted, or not be written

@@ -6,26 +6,32 @@ A bundle that holds compiled kernels, but none for this GPU or none of this rele
 refused with the command that makes it right. One that holds none is no error: Triton compiles at
 the first launch, where it is installed.
 
-Left out: whether the folder can be trusted, which the bundle's signature says.
+Left out: whether the folder can be trusted. Machine code is taken from one that
+`conductor.planner.bundlefolder` laid out and from no other: there stand the bytes whose hashes were
+signed, and nobody else can write.
 """
 
 from __future__ import annotations
 
 import hashlib
-import shlex
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from conductor.errors import StartError
-from conductor_kernels.architectures import ARCHITECTURES, best_for, name_of
-from conductor_kernels.arguments import pack
+from conductor_kernels.architectures import ARCHITECTURES, Architecture, best_for, name_of
+from conductor_kernels.arguments import known, pack
 from conductor_kernels.catalogue import OPS, source_hash
 from conductor_kernels.cudadriver import Device
 from conductor_kernels.kernelfile import FOLDER, RECORD, Built, BuiltKernels, decode
 from conductor_kernels.kernelspec import Kernel
 
 MAX_GRID = (2**31 - 1, 2**16 - 1, 2**16 - 1)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}")
+"""Of a kernel, which names its file, and of its function."""
+_MAX_WARPS = 32
+"""A block has at most 1,024 threads."""
 
 
 class Cubins:
@@ -67,8 +73,8 @@ def load_cubins(
     folder = bundle / FOLDER
     if not folder.is_dir():
         return None
-    found = _for_device(bundle, folder, device.capability)
-    record = _record(bundle, found, package)
+    found = _for_device(folder, device.capability)
+    record = _record(found, package)
     functions = {
         name: (built, device.load(_code(found, name, built), built.entry, built.shared_bytes))
         for name, built in record.kernels.items()
@@ -76,7 +82,7 @@ def load_cubins(
     return Cubins(device, functions, stream or _current_stream)
 
 
-def _for_device(bundle: Path, folder: Path, capability: tuple[int, int]) -> Path:
+def _for_device(folder: Path, capability: tuple[int, int]) -> Path:
     names = sorted(entry.name for entry in folder.iterdir())
     if best := best_for(capability, names):
         return folder / best.name
@@ -89,22 +95,42 @@ def _for_device(bundle: Path, folder: Path, capability: tuple[int, int]) -> Path
         )
     raise StartError(
         f"the bundle's kernels are compiled for {held}, and this GPU is {ours}: "
-        f"{_command(bundle, takes.name)}"
+        f"{_command(takes.name)}"
     )
 
 
-def _record(bundle: Path, folder: Path, package: str) -> BuiltKernels:
+def _record(folder: Path, package: str) -> BuiltKernels:
     record = decode(_read(folder / RECORD))
     expected = ARCHITECTURES[folder.name]
     if (record.architecture, record.code) != (expected.name, expected.code):
         raise StartError(f"{FOLDER}/{folder.name} holds kernels of another architecture: "
-                         f"{_command(bundle, expected.name)}")  # fmt: skip
+                         f"{_command(expected.name)}")  # fmt: skip
     if record.source != source_hash(package):
         raise StartError(
             "the bundle's kernels were compiled from other sources than this release's: "
-            f"{_command(bundle, expected.name)}"
+            f"{_command(expected.name)}"
         )
+    for name, built in record.kernels.items():
+        if problem := _problem(name, built, expected):
+            raise StartError(
+                f"{FOLDER}/{folder.name}/{RECORD} cannot be used ({problem}): "
+                f"{_command(expected.name)}"
+            )
     return record
+
+
+def _problem(name: str, built: Built, architecture: Architecture) -> str:
+    """What no build of ours says, and the driver would make something else of."""
+    if not all(isinstance(one, str) and _NAME.fullmatch(one) for one in (name, built.entry)):
+        return "a kernel's name is none"
+    if not 1 <= built.warps <= _MAX_WARPS:
+        return f"{name} has {built.warps} warps"
+    if built.shared_bytes > architecture.shared_bytes:
+        return f"{name} takes more shared memory than a block has"
+    if strange := [kind for _, kind in built.arguments if not known(kind)]:
+        return f"{name} takes an argument of type {strange[0][:20]!a}"
+    lost = {*built.divisible} - {argument for argument, _ in built.arguments}
+    return f"{name} promises something of an argument that it does not take" if lost else ""
 
 
 def _code(folder: Path, name: str, built: Built) -> bytes:
@@ -117,11 +143,11 @@ def _code(folder: Path, name: str, built: Built) -> bytes:
     return code
 
 
-def _command(bundle: Path, architecture: str) -> str:
-    path = shlex.quote(str(bundle))
+def _command(architecture: str) -> str:
+    """BUNDLE is for whoever reads it to fill in: the folder here may be a copy."""
     return (
-        f"run `conductor-build compile {path} --out NEW --arch {architecture}` and name NEW as the "
-        "bundle"
+        f"run `conductor-build compile BUNDLE --out NEW --arch {architecture}` on it and name NEW "
+        "as the bundle"
     )
 
 

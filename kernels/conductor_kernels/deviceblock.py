@@ -72,7 +72,7 @@ def block_of(
     """The block of a request, or None when it exceeds a limit. `nodes` are the forced nodes of its
     tokenizer, `shared` keeps what all requests with that tokenizer share."""
     graph = _Graph.of(automaton.start().line)
-    if graph is None or graph.cells > MOST_CELLS:
+    if graph is None:
         return None
     return _Writer(graph, Runs(automaton, shared), nodes).write()
 
@@ -94,6 +94,11 @@ def _kinds(line: Line) -> dict[tuple[int, int, Builtin | None], Row]:
     return {_kind(row): row for row in line.rows.values()}
 
 
+def _cells(line: Line) -> int:
+    """About how many cells its rows take."""
+    return 10 * len(_kinds(line)) << line.number
+
+
 _Into = tuple[Line, Row, int]
 """A line, a row and a view that lead to a line."""
 
@@ -112,11 +117,15 @@ class _Graph:
 
     @classmethod
     def of(cls, first: Line) -> _Graph | None:
-        """None when there are more than `MOST_LINES`."""
+        """None when there are more than `MOST_LINES`, or about `MOST_CELLS`: told as soon as that
+        is known, since to find all lines of such a request takes many seconds."""
         graph = cls({id(first): first}, {}, {}, {})
-        waiting = [first]
+        waiting, cells = [first], 0
         while waiting:
             line = waiting.pop()
+            cells += _cells(line)
+            if cells > MOST_CELLS:
+                return None
             for following in graph._leave(line):
                 if id(following) not in graph.lines:
                     graph.lines[id(following)] = following
@@ -124,11 +133,6 @@ class _Graph:
             if len(graph.lines) > MOST_LINES:
                 return None
         return graph
-
-    @property
-    def cells(self) -> int:
-        """About how many cells its rows take."""
-        return sum(10 * len(_kinds(line)) << line.number for line in self.lines.values())
 
     def _leave(self, line: Line) -> Iterator[Line]:
         for row in _kinds(line).values():

@@ -66,18 +66,22 @@ class Runs:
         return self._own_run((text, *key), lambda: state) if text else ()
 
     def in_fixed_text(self, node: int, line: Line, row: Row, view: int) -> Run:
-        """In a fixed text that has only one end, and no other text is permitted."""
+        """In a fixed text, up to where it may go on in two ways or to what follows its line, where
+        no other text is permitted."""
         before = State(line, complete_place(view, line.number), row=row, view=view)
         state = walk(before, self._texts[node])
         assert state is not None
-        following = _after(line.after(row, view, worded=False))
+        following: int | bool = False
+        if row.builtin or _reaches_end(node):
+            following = _after(line.after(row, view, worded=False))
         if not isinstance(following, bool):
             return self._own_run((node, row.builtin, following), lambda: state)
         key = (node, row.builtin)
         if key not in self._shared:
             run = tuple(self._automaton.forced(state))
             self._shared[key] = run[:-1] if following else run
-        return self._shared[key] + (self.at_line(line.after(row, view, worded=False)))
+        end = self.at_line(line.after(row, view, worded=False)) if following else ()
+        return self._shared[key] + end
 
     def at_most_bytes(self, line: Line, row: Row, view: int) -> Run:
         """At the end of a text that may get no longer."""
@@ -114,6 +118,13 @@ class Runs:
 
 def _forces(line: Line) -> bool:
     return _after(line) is not False
+
+
+def _reaches_end(node: int) -> bool:
+    """Whether only one fixed text goes on from a node. Some begin alike."""
+    while len(TREE[node]) == 1:
+        (node,) = TREE[node].values()
+    return not TREE[node]
 
 
 def _after(line: Line) -> int | bool:

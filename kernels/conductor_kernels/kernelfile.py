@@ -68,10 +68,10 @@ def decode(data: bytes) -> BuiltKernels:
     try:
         said = json.loads(data)
         version = said.pop("format")
-    except (ValueError, KeyError, AttributeError, TypeError):
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
         raise _unusable("it is no such record") from None
-    if version != FORMAT:
-        raise _unusable(f"its format is {version!r}, this release reads {FORMAT}")
+    if type(version) is not int or version != FORMAT:
+        raise _unusable(f"its format is another than {FORMAT}, which this release reads")
     try:
         kernels = {name: _built(**fields) for name, fields in said.pop("kernels").items()}
         record = BuiltKernels(kernels=kernels, **said)
@@ -82,7 +82,7 @@ def decode(data: bytes) -> BuiltKernels:
 
 def _built(**fields: Any) -> Built:
     arguments = tuple((str(name), str(kind)) for name, kind in fields.pop("arguments"))
-    divisible = tuple(fields.pop("divisible"))
+    divisible = tuple(map(str, fields.pop("divisible")))
     built = Built(arguments=arguments, divisible=divisible, **fields)
     for count in (built.warps, built.stages, built.shared_bytes):
         if type(count) is not int or count < 0:

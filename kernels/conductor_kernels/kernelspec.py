@@ -25,5 +25,6 @@ class Kernel:
     Without it a load is not vectorised."""
     warps: int = 4
     stages: int = 2
-    reads: bool = False
-    """It reads weights or keys: its loads have to be of 128 bits."""
+    reads: frozenset[str] = frozenset()
+    """Arguments that point to weights, or to keys and values: all loads of them have to be of 128
+    bits, whatever others are."""

@@ -42,7 +42,8 @@ def use(launcher: Launcher | None) -> None:
 
 def use_bundle(bundle: Path, device: int = 0) -> bool:
     """Start kernels from the machine code in a bundle's folder, on the GPU of that number, which
-    has to be torch's current one. False: the bundle holds none.
+    has to be torch's current one. False: the bundle holds none. The folder has to be one that
+    `conductor.planner.bundlefolder` laid out: its code is run.
 
     Raises `StartError` when what it holds is for another GPU or another release, with the command
     that makes it right.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 import pytest
@@ -15,7 +17,7 @@ from conductor.plan.language import parse
 from conductor.plan.validate import PlanPool, validate
 from conductor.planner import wire
 from conductor.planner.lm import Decoding, LmEngine, alternates, looks
-from conductor.planner.lm_runner import RunnerFailed
+from conductor.planner.lm_runner import RunnerFailed, Token, Wanted
 from support.lmbundles import FakeRunner, engine, parts
 from support.plans import candidate, heard, request
 from support.soon import until
@@ -167,6 +169,50 @@ async def test_a_plan_without_room_to_end_is_ended_in_the_shortest_way(room: int
     assert planned.plan.steps[0].worker == 2 or room < 2
 
 
+class Disobedient(FakeRunner):
+    """A runner whose mask is broken, or whose memory is."""
+
+    def __init__(self, ids: list[int], log_prob: float = -0.25) -> None:
+        super().__init__()
+        self._ids, self._log_prob = ids, log_prob
+
+    async def write(self, wanted: Wanted) -> AsyncGenerator[Token, None]:
+        for one in self._ids:
+            yield Token(one, self._log_prob, False)
+
+
+SEES_ONE = Flow(question=0, control=0, heard=(), joins=((0,),), redacted=(0,),
+                sees=(frozenset({1}),))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        parts().encode("0 q -\n"),
+        [*parts().encode("1 q -\n"), *parts().tables.eos, 5],
+        [-1],
+        [10**9],
+        [*parts().encode("1 q"), 0],
+    ],
+    ids=["whom the labels forbid", "beyond the end", "below all", "no token", "a control token"],
+)
+async def test_whatever_a_runner_writes_the_automaton_is_asked_again(ids: list[int]) -> None:
+    labelled = replace(ASKED, flow=SEES_ONE)
+    with pytest.raises(PlanError, match="not allowed"):
+        await engine(Disobedient(ids)).plan(labelled)
+
+
+@pytest.mark.parametrize("log_prob", [math.nan, -math.inf, math.inf])
+async def test_a_chance_that_is_no_number_is_told_to_nobody(log_prob: float) -> None:
+    with pytest.raises(PlanError, match="no number"):
+        await engine(Disobedient(parts().encode("0 q -\n"), log_prob)).plan(ASKED)
+
+
+async def test_a_runner_that_does_not_keep_to_the_automaton_is_found_at_the_start() -> None:
+    with pytest.raises(StartError, match="writes no plan here"):
+        await engine(Disobedient([0])).try_once()
+
+
 async def test_a_runner_that_fails_is_not_taken_for_a_request_without_a_plan() -> None:
     with pytest.raises(RunnerFailed):
         await engine(FakeRunner(error=RunnerFailed("broken"))).plan(ASKED)
@@ -198,8 +244,9 @@ def test_a_model_that_knows_too_few_tokens_is_refused() -> None:
 
 async def test_a_model_that_writes_no_plan_is_found_at_the_start() -> None:
     await engine(FakeRunner("0 q " + "word " * 190 + "x\n")).try_once()
-    for error in (RunnerFailed("broken"), PlanError("the prompt is too long")):
-        with pytest.raises(StartError, match="writes no plan here"):
+    broken = RunnerFailed("the runner broke (OutOfMemoryError)")
+    for error, said in ((broken, "OutOfMemoryError"), (PlanError("too long"), "PlanError")):
+        with pytest.raises(StartError, match=f"writes no plan here .*{said}"):
             await engine(FakeRunner(error=error)).try_once()
 
 

@@ -22,6 +22,7 @@ from conductor.errors import PlanError, StartError
 from conductor.planner import server, wire
 from conductor.planner.default import DefaultEngine
 from conductor.planner.engine import Insight, PlanEngine
+from conductor.planner.lm_runner import RunnerFailed, RunnerLost
 from conductor.planner.server import PlannerService, load_engine, serving
 from conductor.process.unixserver import serve_until_stopped
 from conductor.settings import PlannerConfig
@@ -112,6 +113,33 @@ async def test_no_plan_possible_is_told_apart_from_a_broken_engine(path: Path) -
         assert (status, answer["error"]) == (500, "failed")
     assert [log["error"] for log in logs if log["log_level"] == "error"] == ["ValueError"]
     assert SECRET not in f"{logs}{answer}"
+
+
+@pytest.mark.parametrize(
+    ("error", "times"), [(RunnerFailed("it broke (ValueError)"), 0), (RunnerLost("gone"), 1)]
+)
+async def test_an_engine_that_is_lost_ends_the_process_and_one_that_failed_once_does_not(
+    error: Exception, times: int
+) -> None:
+    ended = list[str]()
+    service = PlannerService(FakeEngine(error=error), when_lost=lambda: ended.append("now"))
+    with capture_logs() as logs:
+        async with TestServer(service.app()) as site:
+            async with aiohttp.ClientSession(site.make_url("/")) as session:
+                assert (await post(session, wire.encode_request(ASKED)))[0] == 500
+    assert len(ended) == times
+    assert logs[0]["error"] == str(error), "the kind of it, for the operator"
+    assert SECRET not in str(logs)
+
+
+async def test_a_process_whose_engine_is_lost_stops_as_on_sigterm(path: Path) -> None:
+    lost = FakeEngine(error=RunnerLost("gone"))
+    running = asyncio.create_task(serve_until_stopped(serving(path, lost), path, engine="lm"))
+    await until(path.exists)
+    connector = aiohttp.UnixConnector(str(path))
+    async with aiohttp.ClientSession("http://planner", connector=connector) as session:
+        assert (await post(session, wire.encode_request(ASKED)))[0] == 500
+    await asyncio.wait_for(running, SOON_S)
 
 
 async def test_questions_are_never_logged(

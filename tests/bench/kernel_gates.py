@@ -39,7 +39,10 @@ def asked() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="Do not count instructions.")
     parser.add_argument("--write", action="store_true", help="Set ceilings anew: look at why.")
     parser.add_argument("--out", type=Path, help="Figures as JSON.")
-    return parser.parse_args()
+    told = parser.parse_args()
+    if told.write and told.arch:
+        parser.error("a ceiling is the most of all architectures: --write takes no --arch")
+    return told
 
 
 def compiled(only: list[str], architectures: list[str], jobs: int, quick: bool) -> list[Compiled]:
@@ -60,6 +63,8 @@ def compiled(only: list[str], architectures: list[str], jobs: int, quick: bool) 
 def figures(one: Compiled) -> str:
     found = one.figures
     text = f"{found.registers} registers, {found.shared_bytes} B shared, {len(one.cubin)} B"
+    if one.reads:
+        text += f", {found.weight_loads} loads of weights, {found.narrow_loads} narrow"
     if counts := found.counts:
         text += f", {counts.spills} spills, {counts.wide_loads} of {counts.loads} loads wide, "
         text += f"{counts.conversions} I2F, {counts.tensor} tensor core"
@@ -83,14 +88,15 @@ def write_ceilings(most: dict[str, int], whole: bool) -> None:
 
 
 def main() -> int:
-    told, ceilings = asked(), read_ceilings()
+    told = asked()
     made = compiled(told.only or [], told.arch or list(ARCHITECTURES), told.jobs, told.quick)
+    if told.write:
+        write_ceilings(registers(made), whole=not told.only)
+    ceilings = read_ceilings()
     wrong = [(one, fault) for one in made for fault in faults(one, ceilings)]
     for one, fault in wrong:
         print(f"FAULT {one.name} {one.architecture}: {fault}")
     print(json.dumps(registers(made), indent=1))
-    if told.write:
-        write_ceilings(registers(made), whole=not told.only)
     if told.out:
         rows = [{"kernel": one.name, "arch": one.architecture, **asdict(one.figures)}
                 for one in made]  # fmt: skip

@@ -36,13 +36,16 @@ LLAMA3 = {
 }  # fmt: skip
 
 
-def bundle(folder: Path, **changed: Any) -> Bundle:
+UNPACKED = {"lm/quantisation.json": b'{"scheme": null, "group": 0, "tensors": {}}'}
+
+
+def bundle(folder: Path, more: dict[str, bytes] | None = None, **changed: Any) -> Bundle:
     """One whose weights nobody can read."""
     held = {"lm/config.json": json.dumps({**CONFIG, **changed}).encode(),
             "lm/model.safetensors": b"weights", "onnx/model.onnx": b"graph"}  # fmt: skip
     path = bundles.write(
-        folder, files() | held, kind="lm", features=None, encoder=None, precision="bfloat16",
-        prompt=PromptId(PROMPT_VERSION, parts().prompter.digest),
+        folder, files() | held | (more or {}), kind="lm", features=None, encoder=None,
+        precision="bfloat16", prompt=PromptId(PROMPT_VERSION, parts().prompter.digest),
     )  # fmt: skip
     return open_bundle(path, bundles.TRUSTED)
 
@@ -122,8 +125,11 @@ def test_weights_that_are_not_packed_are_kept_byte_for_byte(tmp_path: Path) -> N
     assert not [one for one in tmp_path.iterdir() if one.name not in ("old", "new")]
 
 
-def test_weights_that_change_meanwhile_are_found_out(tmp_path: Path) -> None:
-    old = bundle(tmp_path / "old")
+@pytest.mark.parametrize("more", [{}, UNPACKED], ids=["plain", "with a layout of nothing"])
+def test_weights_that_change_meanwhile_are_found_out(
+    tmp_path: Path, more: dict[str, bytes]
+) -> None:
+    old = bundle(tmp_path / "old", more)
     (tmp_path / "old" / "lm" / "model.safetensors").write_bytes(b"others!")
     with pytest.raises(BundleError, match="changed meanwhile"):
         run(old, tmp_path / "new")

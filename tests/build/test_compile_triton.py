@@ -44,6 +44,7 @@ def source(tmp_path: Path) -> Bundle:
 def pool(monkeypatch: pytest.MonkeyPatch) -> FakePool:
     fake = FakePool()
     monkeypatch.setattr(triton_target, "pool", fake)
+    monkeypatch.setattr(triton_target, "read_ceilings", lambda: {"weighs": 40, "turns": 40})
     return fake
 
 
@@ -101,10 +102,26 @@ def test_the_report_names_figures_faults_and_the_bundle(source: Bundle, tmp_path
     said = json.loads(made.read("report/kernels.json"))
     assert said["of"] == source.id
     assert said["architectures"]["sm_80"]["weighs"]["registers"] == 40
-    assert "no ceiling" in said["architectures"]["sm_80"]["weighs"]["faults"][0]
+    assert said["architectures"]["sm_80"]["weighs"]["faults"] == []
     text = made.read("report/kernels.md").decode()
-    assert "| weighs | 40 | 1024 | 0 | 0 | 0 | 4 | 2 | 0 | 0 | 200 |" in text
-    assert "- weighs, sm_90: no ceiling" in text
+    assert "| weighs | 40 | 1024 | 0 | 0 | 2 | 0 | 0 | 4 | 2 | 0 | 0 | 200 |" in text
+    assert text.endswith("## Faults\n\nNone.\n")
+
+
+def test_faults_that_are_allowed_are_named_in_the_report(
+    source: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_target, "read_ceilings", lambda: {"weighs": 39, "turns": 40})
+    lines: list[str] = []
+    made = make(source, tmp_path / "out", "sm_90", allow_faults=True, say=lines.append)
+    said = json.loads(made.read("report/kernels.json"))
+    fault = "40 registers, 39 are allowed"
+    assert said["allow_faults"]
+    assert said["architectures"]["sm_90"]["weighs"]["faults"] == [fault]
+    text = made.read("report/kernels.md").decode()
+    assert "--allow-faults" in text
+    assert f"- weighs, sm_90: {fault}" in text
+    assert lines[-1] == f"weighs, sm_90: {fault}"
 
 
 def test_the_same_bundle_is_made_the_same_whatever_is_ready_first(
@@ -158,6 +175,17 @@ def test_a_build_that_ends_early_leaves_nothing(
     pool.failing = error
     with pytest.raises(type(error)):
         make(source, tmp_path / "out", "sm_80", "sm_90")
+    assert [path.name for path in tmp_path.iterdir()] == ["source"]
+
+
+def test_a_kernel_that_a_gate_refuses_is_not_shipped_by_accident(
+    source: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_target, "read_ceilings", lambda: {"weighs": 40})
+    lines: list[str] = []
+    with pytest.raises(StartError, match=r"2 compiled kernels .* turns, sm_80: .*--allow-faults"):
+        make(source, tmp_path / "out", "sm_80", "sm_90", say=lines.append)
+    assert [line.partition(":")[0] for line in lines[-2:]] == ["turns, sm_80", "turns, sm_90"]
     assert [path.name for path in tmp_path.iterdir()] == ["source"]
 
 
@@ -229,6 +257,16 @@ def test_the_command_takes_the_key_beside_the_bundle(signed: Path, tmp_path: Pat
     assert "2/2  sm_90" in done.stderr
     key = load_private(tmp_path / "mine.key", "bundle").public_key()
     assert "triton/sm_90/kernels.json" in open_bundle(tmp_path / "out", [key]).manifest.files
+
+
+def test_the_command_writes_faulty_kernels_only_when_told_to(
+    signed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(triton_target, "read_ceilings", dict)
+    words = (signed, "--out", tmp_path / "out", "--arch", "sm_90")
+    assert isinstance(run(*words).exception, StartError)
+    assert not (tmp_path / "out").exists()
+    assert run(*words, "--allow-faults").exit_code == 0
 
 
 def test_a_bundle_that_somebody_else_signed_takes_their_public_key(

@@ -12,12 +12,16 @@ from typing import Any
 import pytest
 import torch
 from click.testing import CliRunner
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from conductor.planner.lm_runner import Token
+from conductor.planner.manifest import PromptId
 from conductor_build.cli import conductor_build
 from conductor_build.verify import features, installed, kernels, machine, plans
 from conductor_build.verify.finding import Finding, Machine, State, passed
 from conductor_kernels.checks import Case
+from support import bundles
+from support.lmbundles import files
 
 CPU = Machine("cpu")
 NO_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -124,17 +128,33 @@ def test_an_architecture_passes_that_compiled_kernels_run_on(
     assert states(machine.architecture(Machine())) == [state]
 
 
-def test_compiled_kernels_are_looked_for_in_the_bundle(
+def test_compiled_kernels_are_looked_for_in_a_bundle_that_is_signed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert states(installed.cubins(CPU)) == [State.NOT_HERE]
-    named = replace(CPU, bundle=tmp_path)
+    key = tmp_path / "site.pub"
+    (public,) = bundles.TRUSTED
+    key.write_bytes(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    about = {"kind": "lm", "features": None, "encoder": None, "prompt": PromptId(1, "ab" * 32),
+             "precision": "float32"}  # fmt: skip
+    plain = files() | {"lm/config.json": b"{}", "lm/model.safetensors": b"weights"}
+    named = replace(CPU, bundle=bundles.write(tmp_path / "plain", plain, **about), keys=(key,))
     (told,) = installed.cubins(named)
     assert told.state is State.NOT_HERE and "conductor-build compile" in told.said
-    (tmp_path / "triton" / "sm_80").mkdir(parents=True)
     monkeypatch.setattr(Machine, "capability", (9, 0))
-    (told,) = installed.cubins(named)
+    path = bundles.write(tmp_path / "b", plain | {"triton/sm_80/kernels.json": b"{}"}, **about)
+    (told,) = installed.cubins(replace(named, bundle=path))
     assert told.state is State.FAIL, "there is no driver, or it is for another GPU"
+
+
+def test_machine_code_that_nobody_vouches_for_is_not_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(Machine, "capability", (9, 0))
+    monkeypatch.setattr("conductor_kernels.launch.use_bundle", lambda folder: pytest.fail("run"))
+    (tmp_path / "triton" / "sm_90").mkdir(parents=True)
+    (told,) = installed.cubins(replace(CPU, bundle=tmp_path))
+    assert told.state is State.FAIL and "trusted" in told.said
 
 
 def test_tensorrt_llm_is_not_here_where_it_is_not_installed() -> None:

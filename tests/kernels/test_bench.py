@@ -148,9 +148,9 @@ def test_a_step_reads_what_was_counted_by_hand(
 
 def test_goals_are_judged_by_the_rows(part: Any) -> None:
     step = {"kind": "fp8", "batch": 1, "of copy bandwidth": 0.61,
-            "constrained / unconstrained": 1.05}  # fmt: skip
-    plan = {"kind": "int4", "batch": 1, "plan s": 0.25}
-    slow = {"kind": "fp8", "batch": 1, "plan s": 0.36}
+            "constrained / unconstrained": 1.05, "in a text to the end": True}  # fmt: skip
+    plan = {"kind": "int4", "batch": 1, "plan s": 0.25, "tokens": 140, "prefix": 1_216}
+    slow = {**plan, "kind": "fp8", "plan s": 0.36}
     found = results(part, checks=[{"passed": True}], step=[step], plan=[slow, plan])
     verdicts = {goal.text: goal.verdict for goal in part("goals").goals(found)}
     assert verdicts["ops that differ from float64 by more than their bound"] == "met"
@@ -167,10 +167,38 @@ def test_a_larger_batch_is_not_judged_by_the_goal_of_one(part: Any) -> None:
     assert verdicts["plan of 140 tokens, fp8, cached prefix: seconds"] == "not measured"
 
 
-def test_inputs_in_turn_are_larger_than_the_cache(part: Any) -> None:
-    copies = part("ops").copies_for
-    for moved in (1e6, 3e7, 1e9):
-        assert copies(moved, 60 << 20) * moved > 2 * (60 << 20) or copies(moved, 60 << 20) == 24
+def test_what_was_cut_short_meets_no_goal(part: Any) -> None:
+    plan = {"kind": "fp8", "batch": 1, "plan s": 0.1, "tokens": 90, "prefix": 1_216}
+    step = {"kind": "fp8", "batch": 1, "of copy bandwidth": 0.9, "in a text to the end": False}
+    found = results(part, checks=[{"passed": True}], plan=[plan], step=[step])
+    found.tables[0].left_out = "its time was over"
+    assert {goal.verdict for goal in part("goals").goals(found)} == {"not measured"}
+    found.tables[0].rows.append({"passed": False})
+    assert next(iter(part("goals").goals(found))).verdict == "not met"
+
+
+@pytest.mark.parametrize("moved", [4e5, 1e6, 3e7, 1e9])
+def test_inputs_in_turn_are_larger_than_the_cache(part: Any, moved: float) -> None:
+    assert part("ops").copies_for(moved, 60 << 20) * moved > 2 * (60 << 20)
+
+
+def test_every_op_of_the_model_has_inputs_that_are_larger_than_the_cache(part: Any) -> None:
+    sizes, ops, cache = part("sizes").FULL, part("ops"), 50 << 20
+    bench = part("parts").Bench(torch.device("cpu"), sizes, None)
+    for batch in sizes.batches:
+        for one in ops._of_batch(bench, batch):
+            assert ops.copies_for(one.work.bytes, cache) * one.work.bytes > 2 * cache, one.op
+
+
+def test_rows_of_the_head_are_others_each_time_and_listed_in_order(
+    part: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, listed = part("calls"), list[torch.Tensor]()
+    monkeypatch.setattr(calls, "_choose", lambda *given: listed.append(given[3]))
+    bench = part("parts").Bench(torch.device("cpu"), part("sizes").TINY, None)
+    calls.choose_of_rows(bench, 1, 5)
+    assert len({tuple(rows.tolist()) for rows in listed}) == 5
+    assert all(bool((rows.diff() > 0).all()) for rows in listed)
 
 
 def test_the_made_up_vocabulary_has_every_byte_and_no_double(part: Any) -> None:

@@ -112,7 +112,7 @@ def test_another_gpu_is_refused_with_the_command_that_makes_it_right(
     driver.reset(capability)
     said = refusal(tmp_path, driver)
     assert "compiled for sm_100" in said
-    assert f"conductor-build compile {tmp_path} --out NEW --arch {name}" in said
+    assert f"conductor-build compile BUNDLE --out NEW --arch {name}" in said
 
 
 def test_a_gpu_that_nothing_can_be_compiled_for_is_told_so(
@@ -156,11 +156,44 @@ def test_a_folder_moved_under_another_name_is_refused(tmp_path: Path, driver: Fa
 
 @pytest.mark.parametrize(
     "data", [b"", b"[]", b"{}", b'{"format": 2}', b'{"format": 1, "kernels": {}}',
-             b'{"format": 1, "kernels": {"a": {}}}', b'{"format": 1, "kernels": 3}']
+             b'{"format": 1, "kernels": {"a": {}}}', b'{"format": 1, "kernels": 3}',
+             b'{"format": true, "kernels": {}}', b"[" * 100_000]
 )  # fmt: skip
 def test_a_record_of_another_form_is_refused(data: bytes) -> None:
     with pytest.raises(StartError, match="compile the bundle again"):
         decode(data)
+
+
+@pytest.mark.parametrize(
+    ("built", "said"),
+    [
+        ({"warps": 0}, "0 warps"),
+        ({"warps": 2**32 + 4}, "warps"),
+        ({"shared_bytes": 2**32 + 1024}, "more shared memory"),
+        ({"shared_bytes": 228 * 1024}, "more shared memory"),
+        ({"entry": 7}, "name"),
+        ({"entry": ""}, "name"),
+        ({"arguments": (("x", "*bf17"),), "divisible": ()}, "type '[*]bf17'"),
+        ({"arguments": (("x", "bf16"),), "divisible": ()}, "type 'bf16'"),
+        ({"divisible": ("lost",)}, "does not take"),
+    ],
+)
+def test_a_kernel_described_as_none_can_be_is_refused_before_any_code_is_loaded(
+    tmp_path: Path, driver: FakeDriver, built: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(StartError, match=said) as caught:
+        load(write(tmp_path, built=built), driver)
+    assert "--arch sm_90" in str(caught.value) and driver.modules == 0
+
+
+@pytest.mark.parametrize("name", ["../sm_80/weighs", "/etc/passwd", "", "a" * 257, "a\n"])
+def test_a_kernel_whose_name_leads_elsewhere_is_refused(
+    tmp_path: Path, driver: FakeDriver, name: str
+) -> None:
+    built = replace(BUILT, sha256=hashlib.sha256(b"code").hexdigest())
+    write(tmp_path, "sm_80")
+    assert "name is none" in refusal(write(tmp_path, kernels={name: built}), driver)
+    assert driver.modules == 0
 
 
 def test_a_record_is_read_as_it_was_written() -> None:

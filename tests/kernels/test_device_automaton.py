@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import random
-from functools import cache
+from dataclasses import replace
 
 import pytest
 import torch
@@ -37,7 +38,7 @@ VOCABULARY = (*BYTES, *(text for text in ODD[257:] if text and b"\n" not in text
 """Bytes, and tokens across words and characters, but none across lines."""
 
 
-@cache
+@functools.cache
 def tables() -> Tables:
     return compile(VOCABULARY, [EOS])
 
@@ -69,6 +70,28 @@ def test_a_text_at_its_most_bytes_goes_on_as_on_the_host() -> None:
     both.take(choose)
     both.check()
     both.take(choose)
+
+
+@pytest.mark.parametrize(
+    "text", ["redact q -\n1 0 Write tests", "redact q -\n1 0 W", "redact q -\n1 0 -\n"]
+)
+@pytest.mark.parametrize("steps", [2, 3])
+def test_what_is_forced_ends_where_the_host_has_a_choice(text: str, steps: int) -> None:
+    """Two templates begin alike; a text may be followed by the end, or by another line."""
+    both = SideBySide(tables(), [replace(VEILED, max_steps=steps)], VOCABULARY)
+    plan, written = both.plans[0], b""
+
+    while not plan.ended and (plan.run or len(written) < len(text)):
+        both.check()
+        wanted = text[len(written) :].encode()
+        token = plan.run[0] if plan.run else VOCABULARY.index(wanted[:1])
+        both.take(functools.partial(_given, token))
+        written += VOCABULARY[token] or b""
+    assert written.startswith(text.encode())
+
+
+def _given(token: int, _: Plan) -> int:
+    return token
 
 
 @pytest.mark.model
@@ -116,6 +139,15 @@ def test_what_the_device_cannot_take_is_left_to_the_host(monkeypatch: pytest.Mon
     device = DeviceTables(tables())
     assert device.block(POOLS[0], Automaton(tables(), POOLS[0])) is None
     assert _block(device, POOLS[2]).lines == 2
+
+
+def test_a_request_that_is_too_large_is_told_before_all_its_lines_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = Automaton(tables(), POOLS[0])
+    monkeypatch.setattr(deviceblock, "MOST_CELLS", 100)
+    assert DeviceTables(tables()).block(POOLS[0], whole) is None
+    assert len(whole.start().line._shelf) < 10, "of more than twenty"
 
 
 def _alone(pool: PlanPool, most: int = 100) -> tuple[torch.Tensor, DeviceTables, Arena]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ from conductor.core import Flow
 from conductor.plan.automaton import Automaton, compile
 from conductor.plan.mask import LabelMask
 from conductor.plan.validate import PlanPool
-from conductor.planner.lm_runner import RunnerFailed, Token, Wanted
+from conductor.planner.lm_runner import RunnerFailed, RunnerLost, Token, Wanted
+from conductor_kernels.devicetables import DeviceTables
 from conductor_kernels.runner import deviceplans
 from conductor_kernels.runner.batch import Batch
 from conductor_kernels.runner.decoder import Decoder
@@ -152,6 +155,63 @@ def test_whoever_leaves_between_launches_frees_its_place_and_its_blocks(ours: De
     assert not device._arena._placed and not device._state.goes_on().any()
 
 
+def test_nothing_of_a_plan_is_left_in_its_place_for_the_next(
+    ours: Decoder, by_host: list[Job], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans with other labels, seeds and lengths take each other's places, cells and blocks; some
+    leave in the middle. What was written of each is what is written of it alone."""
+    random = Random(5)
+    cells = DeviceTables(ASKED[0].automaton.tables).block(BARE, ASKED[1].automaton)
+    assert cells is not None
+    monkeypatch.setattr(deviceplans, "ARENA_CELLS", 4 * len(cells))
+    working = batch(ours, 2, max_running=3)
+    order = [number % len(ASKED) for number in range(3 * len(ASKED))]
+    random.shuffle(order)
+    jobs = [Job(ASKED[number]) for number in order]
+    for job in jobs:
+        working.add(job)
+    while working.busy:
+        working.step()
+        for job in jobs:
+            job.left |= random.random() < 0.03
+    left = [job for job in jobs if not job.over]
+    assert len(left) > 2 and any(job.tokens for job in left)
+    for job, number in zip(jobs, order, strict=True):
+        alone = by_host[number].tokens
+        assert alike(job.tokens, alone if job.over else alone[: len(job.tokens)])
+
+
+class Builder(Executor):
+    """Does what it was given when it is told to."""
+
+    def __init__(self) -> None:
+        self.given: list[Callable[[], None]] = []
+
+    def submit(self, fn: Any, /, *args: Any, **named: Any) -> Future[Any]:
+        made: Future[Any] = Future()
+        self.given.append(lambda: made.set_result(fn(*args, **named)))
+        return made
+
+
+def test_the_first_plan_of_a_pool_is_the_hosts_while_its_block_is_made(ours: Decoder) -> None:
+    builder = Builder()
+    working = batch(ours, 8, builder=builder)
+    device, asked = working._device, [ASKED[0], ASKED[2]]
+    assert device is not None
+    first = run(working, asked)
+    assert len(builder.given) == 1, "asked for once, and not waited for"
+    assert not device._tables and not device._admitted
+    builder.given[0]()
+    jobs = [Job(one) for one in asked]
+    for job in jobs:
+        working.add(job)
+    working.step()
+    assert len(device._admitted) == 2
+    while working.busy:
+        working.step()
+    same(jobs, first)
+
+
 def test_a_place_is_taken_over_by_the_last(ours: Decoder) -> None:
     """The first plan ends long before the others, so that one of them moves."""
     asked = [wanted(0, max_tokens=3), wanted(1, max_tokens=25, seed=1), wanted(2, max_tokens=25)]
@@ -222,6 +282,21 @@ def test_another_tokenizer_waits_until_the_first_has_ended(
     assert working._device._tokenizer._first is ASKED[0].automaton
     same(run(working, [again]), by_host[:1])
     assert working._device._tokenizer._first is again.automaton
+
+
+def test_a_launch_after_which_the_gpu_answers_no_more_is_told_to_all_in_it(
+    ours: Decoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault() -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    working = batch(ours, 4)
+    assert working._device is not None
+    monkeypatch.setattr(working._device, "_run", fault)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", fault)
+    ended = run(working, ASKED[:2])
+    assert [type(job.error) for job in ended] == [RunnerLost] * 2
 
 
 # -- graphs and the thread --------------------------------------------------------------------

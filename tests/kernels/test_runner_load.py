@@ -174,6 +174,20 @@ def test_a_gpu_that_is_not_there_is_not_looked_for_in_vain(folder: Path) -> None
         decoder(folder, device="cuda")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize(("built_for", "lines"), [("12.8", 1), (None, 0)])
+def test_a_driver_that_is_missing_is_told_where_torch_expects_one(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    built_for: str | None,
+    lines: int,
+) -> None:
+    monkeypatch.setattr(torch.version, "cuda", built_for)
+    assert decoder(folder, device="auto").device.type == "cpu"
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * lines
+
+
 def test_the_package_offers_the_runner() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
     module, _, name = project["project"]["entry-points"][RUNNERS_GROUP]["torch"].partition(":")

@@ -1,4 +1,4 @@
-"""Machine code without a GPU: no kernel spills, and those that read weights load 128 bits at once.
+"""Machine code without a GPU: no kernel spills, and weights are loaded by 128 bits.
 
 The ops' kernels are compiled in one process of its own: every third of them, for one of two
 architectures in turn, and a few of these are taken apart. `tests/bench/kernel_gates.py` takes apart
@@ -7,6 +7,7 @@ all, for all six, in minutes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
@@ -49,7 +50,8 @@ def said(one: Compiled, ceiling: int = 255) -> list[str]:
 
 def test_a_kernel_as_it_should_be_passes(planted: Mapping[str, Compiled]) -> None:
     assert said(planted["good"]) == []
-    assert planted["good"].figures.wide_loads
+    assert planted["good"].figures.weight_loads
+    assert planted["good"].figures.narrow_loads == 0
     assert (planted["good"].built.warps, planted["good"].built.entry) == (4, "weigh")
 
 
@@ -59,8 +61,14 @@ def test_a_kernel_that_spills_is_caught(planted: Mapping[str, Compiled]) -> None
     assert "local memory" in local
 
 
-def test_a_kernel_without_divisibility_is_caught(planted: Mapping[str, Compiled]) -> None:
-    assert said(planted["narrow"]) == ["reads weights or keys, and no load of it is of 128 bits"]
+def test_wide_loads_of_activations_do_not_make_up_for_narrow_ones_of_weights(
+    planted: Mapping[str, Compiled],
+) -> None:
+    (fault,) = said(planted["narrow"])
+    assert re.fullmatch(r"(\d+) of \1 loads of weights or keys are not of 128 bits", fault)
+    counts = planted["narrow"].figures.counts
+    assert counts
+    assert counts.wide_loads
 
 
 def test_a_kernel_that_grows_is_caught(planted: Mapping[str, Compiled]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from conductor.core import Flow
 from conductor.errors import StartError
@@ -25,6 +26,7 @@ from conductor_build.compile.targets import Options, find_target
 from conductor_build.lm.lmbundle import check
 from conductor_build.lm.quantise import Scheme
 from conductor_build.lm.quantisedfile import dequantised, linear_names, quantise_folder
+from conductor_kernels.tensorrt_llm import warmup
 from conductor_kernels.tensorrt_llm.blocks import RestrictedHead
 from conductor_kernels.tensorrt_llm.runner import load
 from conductor_kernels.tensorrt_llm.warmup import warm_up
@@ -111,9 +113,30 @@ def test_the_warm_up_writes_plans_in_falling_batches(tmp_path: Path) -> None:
     bundle, _ = bundle_of(tmp_path, "plain")
     made, lines = compiled(bundle, tmp_path / "made"), list[str]()
     with installed("v1_2"):
-        warm_up(made / "lm", replace(SETTINGS, max_running=3), lines.append)
+        warm_up(made, [key(tmp_path)], replace(SETTINGS, max_running=3), lines.append)
     assert [line.split()[0] for line in lines] == ["3", "1"]
     assert lines[1].startswith("  1 at once: 24 tokens in ")
+
+
+def test_the_warm_up_runs_no_bundle_that_is_not_what_was_signed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(warmup, "load", lambda *_: pytest.fail("it was loaded"))
+    bundle, _ = bundle_of(tmp_path, "plain")
+    made = compiled(bundle, tmp_path / "made")
+    assert warmup.main([str(made)]) == 1
+    assert "trusted_keys" in capsys.readouterr().err
+    (made / "lm" / "config.json").write_bytes(b"{}")
+    assert warmup.main([str(made), "--key", str(key(tmp_path))]) == 1
+    assert "lm/config.json is not what the manifest says" in capsys.readouterr().err
+
+
+def key(folder: Path) -> Path:
+    """Of who signed."""
+    (public,) = bundles.TRUSTED
+    path = folder / "site.pub"
+    path.write_bytes(public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+    return path
 
 
 async def test_the_planner_plans_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,14 @@ from conductor.errors import PlanError, StartError
 from conductor.plan.language import parse
 from conductor.plan.mask import LabelMask
 from conductor.plan.validate import PlanPool, validate
-from conductor.planner.lm_runner import EngineBusy, RunnerFailed, RunnerSettings, Token, Wanted
+from conductor.planner.lm_runner import (
+    EngineBusy,
+    RunnerFailed,
+    RunnerLost,
+    RunnerSettings,
+    Token,
+    Wanted,
+)
 from conductor_kernels.tensorrt_llm.counters import Counters
 from conductor_kernels.tensorrt_llm.runner import TensorRtRunner, load
 from support.automata import EOS
@@ -263,6 +271,29 @@ async def test_a_request_that_it_refuses_is_a_failure(runners: Runners) -> None:
 
     runners.patch.setattr(runner._llm, "generate_async", refused)
     with pytest.raises(RunnerFailed, match=r"\(KeyError\)$"):
+        await written(runner, wanted(1))
+
+
+@pytest.mark.parametrize("token", [-1, 300])
+async def test_an_unknown_token_in_a_prompt_fails_before_the_model_sees_it(
+    runners: Runners, token: int
+) -> None:
+    runner = runners()
+    runners.patch.setattr(runner._llm, "generate_async", lambda *_, **__: pytest.fail("asked"))
+    with pytest.raises(RunnerFailed, match="does not know"):
+        await written(runner, replace(wanted(1), rest=(5, token)))
+
+
+async def test_a_gpu_that_answers_no_more_is_told_apart(runners: Runners) -> None:
+    runner = runners()
+
+    def fault(*_: Any, **__: Any) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    runners.patch.setattr(runner._llm, "generate_async", fault)
+    runners.patch.setattr(torch.cuda, "is_initialized", lambda: True)
+    runners.patch.setattr(torch.cuda, "synchronize", fault)
+    with pytest.raises(RunnerLost, match="RuntimeError"):
         await written(runner, wanted(1))
 
 

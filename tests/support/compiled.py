@@ -13,7 +13,14 @@ from conductor_kernels.kernelfile import Built
 
 COUNTS = Counts(spills=0, loads=4, wide_loads=2, conversions=0, tensor=0, instructions=200)
 FIGURES = Figures(
-    registers=40, shared_bytes=1024, stack_bytes=0, local_bytes=0, asked_wide=3, counts=COUNTS
+    registers=40,
+    shared_bytes=1024,
+    stack_bytes=0,
+    local_bytes=0,
+    weight_loads=2,
+    narrow_loads=0,
+    flushed=0,
+    counts=COUNTS,
 )
 
 

@@ -36,10 +36,10 @@ _WEIGH: dict[str, Any] = {
     "function": weigh,
     "signature": {"weights": "*bf16", "x": "*fp32", "out": "*fp32", "inputs": "i32"},
     "constants": {"BLOCK": 1024},
-    "reads": True,
+    "reads": frozenset({"weights"}),
 }
 GOOD = Kernel(name="good", divisible=frozenset({"weights", "x", "out", "inputs"}), **_WEIGH)
-NARROW = Kernel(name="narrow", **_WEIGH)
+NARROW = Kernel(name="narrow", divisible=frozenset({"x", "out", "inputs"}), **_WEIGH)
 SPILLS = Kernel(
     name="spills",
     function=hoard,

@@ -11,10 +11,11 @@ happens on disk afterwards changes nothing. Directories are walked by descriptor
 followed, so that nothing can be put in between.
 
 Weights of a language model do not fit beside themselves. They are hashed piece by piece and not
-kept: `read` reads and hashes them again. Whoever maps them by `path` instead must be sure that
-nobody can write there: the way to that is a directory of root's.
+kept: `read` reads and hashes them again. Whoever maps them by `path` instead gets what is there
+then: it is what was checked where nobody else can write, as in a directory of root's.
 
-Left out: who is trusted (`trust.py`); writing bundles (`conductor_build.bundle`).
+Left out: who is trusted (`trust.py`); a folder for whoever must be given one (`bundlefolder.py`);
+writing bundles (`conductor_build.bundle`).
 """
 
 from __future__ import annotations

@@ -32,12 +32,13 @@ from pathlib import Path
 
 from conductor.core import Candidate, Card, PlanRequest, Price
 from conductor.errors import ConductorError, PlanError, StartError
-from conductor.plan.automaton import Automaton
+from conductor.plan.automaton import Automaton, State
 from conductor.plan.closing import closing
 from conductor.plan.language import Builtin, Plan, parse
 from conductor.plan.validate import PlanPool
 from conductor.plan.writing import ENDED
 from conductor.planner.bundle import Runtime
+from conductor.planner.bundlefolder import laid_out
 from conductor.planner.domain import domain
 from conductor.planner.engine import Planned
 from conductor.planner.kinds import LM
@@ -45,6 +46,7 @@ from conductor.planner.lm_parts import FOLDER, Parts, read_parts
 from conductor.planner.lm_runner import (
     DEFAULT_RUNNER,
     Runner,
+    RunnerFailed,
     RunnerSettings,
     Token,
     Wanted,
@@ -125,7 +127,8 @@ class LmEngine:
         load = find_runner(runner)
         opened = resolve(bundle, trusted_keys, Runtime(kind=LM.name))
         parts = read_parts(opened.read)
-        running = load(opened.path / FOLDER, settings or RunnerSettings())
+        with laid_out(opened) as folder:
+            running = load(folder / FOLDER, settings or RunnerSettings())
         engine = cls(running, parts, decoding, opened.id)
         try:
             asyncio.run(engine.try_once())
@@ -145,17 +148,19 @@ class LmEngine:
         self._thread.shutdown(cancel_futures=True)
 
     async def try_once(self) -> None:
-        """Begin a plan, so that a model that does not work is found at start, and the prefix is
-        computed before the first question. Raises `StartError`."""
+        """Begin a plan, so that a model that does not work, or a runner that does not keep to the
+        automaton, is found at start, and the prefix is computed before the first question. Raises
+        `StartError`."""
         cards = (Card({"general": skill}, 1.0, "declared") for skill in (0.0, 0.5, 1.0))
         pool = tuple(Candidate(card, Price(), True, 8192) for card in cards)
         try:
             async with asyncio.timeout(_START_S):
                 asked = PlanRequest("start", "How many?", pool, 4, rounds_left=1)
-                await self._tokens(asked, _START_TOKENS)
+                _walked(*await self._tokens(asked, _START_TOKENS))
         except (ConductorError, TimeoutError) as error:
-            kind = type(error).__name__
-            raise StartError(f"the bundle's language model writes no plan here ({kind})") from None
+            # A runner's own error names what broke and nothing else.
+            why = str(error) if isinstance(error, RunnerFailed) else type(error).__name__
+            raise StartError(f"the bundle's language model writes no plan here ({why})") from None
 
     async def ready(self) -> bool:
         return True
@@ -215,9 +220,7 @@ class LmEngine:
 
     def _read(self, automaton: Automaton, tokens: Sequence[Token], first: int) -> Plan:
         """The plan. One that had no room to end is ended in the shortest way, as in training."""
-        tables, state = self._parts.tables, automaton.start()
-        for token in tokens:
-            state = automaton.advance(state, token.id)
+        tables, state = self._parts.tables, _walked(automaton, tokens)
         text = b"".join(tables.bytes_of(token.id) for token in tokens)
         if state.place != ENDED:
             text += closing(state)
@@ -228,6 +231,17 @@ class LmEngine:
         if not pool.may_stop:
             raise PlanError("no candidate to plan with, or no step left")
         return Planned(Plan(first=pool.first), self.name)
+
+
+def _walked(automaton: Automaton, tokens: Sequence[Token]) -> State:
+    """Where the automaton stands after these tokens. Whichever runner wrote them, and wherever: one
+    that is not allowed, or whose chance is no number, raises `PlanError`."""
+    state = automaton.start()
+    for token in tokens:
+        if not math.isfinite(token.log_prob):
+            raise PlanError("the runner tells a chance that is no number")
+        state = automaton.advance(state, token.id)
+    return state
 
 
 def looks(request: PlanRequest, plan: Plan, rounds: int) -> bool:

@@ -5,7 +5,11 @@ card and no text: it is given ids and the automaton of the plan that is wanted, 
 among the tokens that this allows. Packages offer runners as entry points of the group
 `conductor.runners`: callables `load(folder, settings) -> Runner`. `torch` is the project's own.
 
-Left out: what the ids mean (`lm.py`), and which folder can be trusted (`lm_parts.py`).
+The folder is one that `bundlefolder.py` laid out: `lm` in a copy of the bundle that nobody else can
+write to, there until `load` returns. Machine code beside it, in `triton`, may be loaded for that
+reason and no other.
+
+Left out: what the ids mean (`lm.py`).
 """
 
 from __future__ import annotations
@@ -91,6 +95,11 @@ class EngineBusy(PlanError):
 
 class RunnerFailed(ConductorError):
     """The runner broke while it wrote this plan. Names the kind of error, never its text."""
+
+
+class RunnerLost(RunnerFailed):
+    """The same, and it will write no plan any more: its device answers nothing until the process
+    has ended, as a GPU does after a fault in a kernel."""
 
 
 class Runner(Protocol):

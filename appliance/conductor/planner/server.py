@@ -2,12 +2,18 @@
 
 It has no network, no vendor key and no policy: it is told which workers may be used and answers
 with a plan, which `client.py` checks again. A caller that leaves cancels its question. Questions
-are never logged, and neither is the text of an engine's exception, which may quote one.
+are never logged, and neither is the text of an engine's exception, which may quote one; but a
+runner's own error, which names a kind and nothing else.
+
+An engine that is lost, as after a fault on the GPU, ends the process: a new one is what helps, and
+`serve` plans by itself until it is there.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -20,7 +26,7 @@ from conductor.core import PlanRequest
 from conductor.errors import ConductorError, PlanError, StartError
 from conductor.planner import wire
 from conductor.planner.engine import PlanEngine
-from conductor.planner.lm_runner import EngineBusy
+from conductor.planner.lm_runner import EngineBusy, RunnerFailed, RunnerLost
 from conductor.process.unixserver import Where, handed_over, serve_until_stopped, serving_app
 from conductor.settings import PlannerConfig
 
@@ -144,8 +150,13 @@ def serving(where: Where, engine: PlanEngine) -> AbstractAsyncContextManager[Non
     return serving_app(where, service.app(), drain_s=_DRAIN_S)
 
 
+def _end_process() -> None:
+    """As a service manager would: what runs may end, and the device is let go of."""
+    signal.raise_signal(signal.SIGTERM)
+
+
 class PlannerService:
-    """The HTTP face of one engine."""
+    """The HTTP face of one engine. `when_lost` is called when it cannot work any more."""
 
     def __init__(
         self,
@@ -153,8 +164,9 @@ class PlannerService:
         *,
         max_in_flight: int = MAX_IN_FLIGHT,
         max_waiting: int = MAX_WAITING,
+        when_lost: Callable[[], None] = _end_process,
     ) -> None:
-        self._engine = engine
+        self._engine, self._when_lost = engine, when_lost
         self._running = asyncio.Semaphore(max_in_flight)
         self._admitted = 0
         self._max_admitted = max_in_flight + max_waiting
@@ -210,6 +222,12 @@ class PlannerService:
             return wire.encode_planned(await self._engine.plan(question))
         except PlanError:
             raise
+        except RunnerFailed as error:
+            log.error("runner_failed", request_id=question.request_id, error=str(error))
+            if isinstance(error, RunnerLost):
+                log.error("engine_lost", next="this process ends, for another to take its place")
+                self._when_lost()
+            raise _EngineFailed from None
         except Exception as error:  # noqa: BLE001  engines are plug-ins: their faults end here
             log.error("engine_failed", request_id=question.request_id, error=type(error).__name__)
             raise _EngineFailed from None

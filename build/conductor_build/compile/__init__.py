@@ -10,6 +10,7 @@ Below `triton_target.py`:
     pool.py            all of them, in processes of their own
     failed.py          the error that names a kernel which does not compile
     machinecode.py     what the machine code shows: registers, spills, width of loads
+    assembly.py        what the code before that shows: whose memory each load reads
     gates.py           what of that no kernel may show
     report.py          the same for people
 """

@@ -34,6 +34,9 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
               "[default: that of --sign]")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1, 256), default=2, show_default=True,
               help="Kernels compiled at once; each takes up to a gigabyte.")  # fmt: skip
+@click.option("--allow-faults", is_flag=True,
+              help="Write kernels that spill, or are faulty in another way that their machine code "
+              "shows; the report then says so.")  # fmt: skip
 def compile_(
     source: Path,
     out: Path,
@@ -42,6 +45,7 @@ def compile_(
     key: Path | None,
     trusted: tuple[Path, ...],
     jobs: int,
+    allow_faults: bool,
 ) -> None:
     """Make BUNDLE ready for a kind of machine.
 
@@ -51,14 +55,14 @@ def compile_(
     \b
     Exit codes:
       0  compiled: the path of what was written
-      1  not: the message says why, and nothing is at DIR
+      1  not, as where a kernel spills: the message says why, and nothing is at DIR
     """
     signing = _signing(source, key)
     compile_for = find_target(target)
     opened = _opened(source, trusted, signing)
     chosen = tuple(dict.fromkeys(architectures))
     say = partial(click.echo, err=True)
-    click.echo(compile_for(opened, out, Options(signing, chosen, jobs, say)))
+    click.echo(compile_for(opened, out, Options(signing, chosen, jobs, allow_faults, say)))
 
 
 def _signing(source: Path, key: Path | None) -> Ed25519PrivateKey | None:

@@ -30,7 +30,7 @@ class Compiled:
     cubin: bytes
     ptx: bytes
     reads: bool
-    """It reads weights or keys."""
+    """It reads weights, or keys and values."""
 
 
 def compile_kernel(
@@ -61,9 +61,10 @@ def compile_kernel(
         constants=dict(kernel.constants),
         sha256=hashlib.sha256(cubin).hexdigest(),
     )
-    figures = read_figures(cubin, ptx, built.shared_bytes, taken_apart)
+    weights = [at for at, name in enumerate(kernel.signature) if name in kernel.reads]
+    figures = read_figures(cubin, ptx, built.shared_bytes, weights, taken_apart)
     return Compiled(
-        kernel.name, architecture.name, built, figures, cubin, ptx.encode(), kernel.reads
+        kernel.name, architecture.name, built, figures, cubin, ptx.encode(), bool(weights)
     )
 
 

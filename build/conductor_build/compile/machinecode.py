@@ -4,7 +4,7 @@
     nvdisasm -c            instructions: local loads and stores are spills; 128-bit loads; numbers
                            turned into floating point one by one; tensor cores: seconds
 
-Without the second, wide loads are looked for in what was assembled: the assembler keeps them.
+Whose memory a load reads is told from what was assembled (`assembly.py`), whose widths are kept.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from conductor.errors import StartError
+from conductor_build.compile.assembly import WIDE, flushed_fields, loads_of
 
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)")
 _INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P[T\d]+\s+)?([A-Z][A-Z0-9_.]*)", re.M)
@@ -25,10 +27,6 @@ _LOAD = re.compile(r"(?:LDG|LDGSTS|UBLKCP|UTMALDG)\b")
 _WIDE = re.compile(r"(?:LDG|LDGSTS)\.(?:\w+\.)*(?:128|256)\b|(?:UBLKCP|UTMALDG)\b")
 _CONVERTED = re.compile(r"I2FP?\b")
 _TENSOR = re.compile(r"(?:UTC)?[A-Z]G?MMA\b")
-_PTX_WIDE = re.compile(
-    r"\bld\.global[\w.:]*\.(?:v4\.[bfus]32|v2\.[bfus]64|b128)|\bcp\.async\.[\w.:]+ [^;]*, 0x10\b"
-    r"|\bcp\.async\.bulk"
-)
 _LIMIT_S = 300
 
 
@@ -60,36 +58,54 @@ class Figures:
     stack_bytes: int
     local_bytes: int
     """Both of a thread; memory of the GPU, which registers spill to."""
-    asked_wide: int
-    """128-bit loads in what was assembled."""
+    weight_loads: int
+    """In what was assembled, of weights or keys and values."""
+    narrow_loads: int
+    """Of these, those of fewer than 128 bits for a thread."""
+    flushed: int
+    """In what was assembled, sums and products that would take packed weights for zero."""
     counts: Counts | None = None
     """None: the machine code was not taken apart."""
 
-    @property
-    def wide_loads(self) -> int:
-        """As far as it is known."""
-        return self.asked_wide if self.counts is None else self.counts.wide_loads
 
+def read_figures(
+    cubin: bytes,
+    ptx: str,
+    shared_bytes: int,
+    weights: Collection[int] = (),
+    taken_apart: bool = True,
+) -> Figures:
+    """`weights`: places of the arguments that point to weights or keys and values.
 
-def read_figures(cubin: bytes, ptx: str, shared_bytes: int, taken_apart: bool = True) -> Figures:
-    """Raises `StartError` when the tools are not there or do not know the code."""
+    Raises `StartError` when the tools are not there or do not know the code.
+    """
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
         usage = _told("cuobjdump", "-res-usage", file.name)
         code = _told("nvdisasm", "-c", file.name) if taken_apart else None
-    return figures_of(usage, ptx, code, shared_bytes)
+    return figures_of(usage, ptx, code, shared_bytes, weights)
 
 
-def figures_of(usage: str, ptx: str, code: str | None, shared_bytes: int) -> Figures:
+def figures_of(
+    usage: str, ptx: str, code: str | None, shared_bytes: int, weights: Collection[int] = ()
+) -> Figures:
     """The same of what the tools said."""
     found = _USAGE.search(usage)
     if found is None:
         raise _silent("cuobjdump")
     registers, stack, local = map(int, found.groups())
-    counts = None if code is None else counts_of(code)
-    asked = len(_PTX_WIDE.findall(ptx))
-    return Figures(registers, shared_bytes, stack, local, asked, counts)
+    own = [load.size for load in loads_of(ptx) if not load.arguments.isdisjoint(weights)]
+    return Figures(
+        registers=registers,
+        shared_bytes=shared_bytes,
+        stack_bytes=stack,
+        local_bytes=local,
+        weight_loads=len(own),
+        narrow_loads=sum(size < WIDE for size in own),
+        flushed=flushed_fields(ptx),
+        counts=None if code is None else counts_of(code),
+    )
 
 
 def counts_of(code: str) -> Counts:

@@ -42,6 +42,8 @@ class Options:
     """Such as `sm_90`; empty: all that the target knows."""
     jobs: int = 1
     """Processes at once."""
+    allow_faults: bool = False
+    """Write kernels that a gate refuses too, and say so in the report."""
     say: Callable[[str], None] = field(default=_silent, compare=False)
     """Told each line of progress."""
 

@@ -26,19 +26,23 @@ _LEAST_GROUP = 32
 
 WARM_UP = '''"""Write plans for nobody on this GPU, so that the first question finds all compiled.
 
-Run it once after the bundle was installed, by the Python of TensorRT-LLM's environment:
+Run once after the bundle was installed and checked, by the Python of TensorRT-LLM's environment:
 
-    TRITON_CACHE_DIR=/var/cache/conductor/triton python warm_up.py
+    TRITON_CACHE_DIR=/var/cache/conductor/triton python warm_up.py --key site.pub
 
-with the same TRITON_CACHE_DIR that the planner is started with.
+with the TRITON_CACHE_DIR that the planner is started with, and the key of who signed the bundle.
+Where the bundle was not checked, start what is installed and not this file:
+
+    python -m conductor_kernels.tensorrt_llm.warmup BUNDLE --key site.pub
 """
 
+import sys
 from pathlib import Path
 
-from conductor_kernels.tensorrt_llm.warmup import warm_up
+from conductor_kernels.tensorrt_llm.warmup import main
 
 if __name__ == "__main__":
-    warm_up(Path(__file__).resolve().parent)
+    sys.exit(main([str(Path(__file__).resolve().parents[1]), *sys.argv[1:]]))
 '''
 
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 def compile_triton(bundle: Bundle, out: Path, options: Options, package: str = OPS) -> Path:
     """Write the bundle at `out`, a new folder. `package`: whose kernels are compiled.
 
-    Raises `StartError`, `CompileFailed` and `BundleError`; then `out` is as it was.
+    Raises `StartError`, also for a kernel that a gate refuses unless that is allowed,
+    `CompileFailed` and `BundleError`; then `out` is as it was.
     """
     if options.key is None:
         raise StartError("a compiled bundle is signed anew: give the private key with --sign")
@@ -49,8 +50,9 @@ def compile_triton(bundle: Bundle, out: Path, options: Options, package: str = O
     _refuse_present(out)
     ceilings = read_ceilings()
     compiled = _compiled(package, names, options)
-    files = _kept(bundle) | _kernel_files(compiled, source_hash(package))
-    files |= _report(bundle, compiled, package, ceilings).files()
+    found = _report(bundle, compiled, package, ceilings, options.allow_faults)
+    _refuse_faults(found.faults, options)
+    files = _kept(bundle) | _kernel_files(compiled, source_hash(package)) | found.files()
     written = write_bundle(out, files, _facts(bundle), options.key, lambda new: _same(bundle, new))
     return written.path
 
@@ -59,6 +61,22 @@ def _refuse_present(out: Path) -> None:
     """Told before minutes of work; the writing itself refuses the same."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise BundleError(Refusal.WRITE, f"something is at {out} already: give a new folder")
+
+
+def _refuse_faults(found: Mapping[tuple[str, str], Sequence[str]], options: Options) -> None:
+    """All are told; the error names the first."""
+    lines = [
+        f"{name}, {architecture}: {fault}"
+        for (architecture, name), texts in found.items()
+        for fault in texts
+    ]
+    for line in lines:
+        options.say(line)
+    if lines and not options.allow_faults:
+        raise StartError(
+            f"{len(found)} compiled kernels are refused, the first for this: {lines[0]}. Take a "
+            "release whose kernels pass with this Triton, or give --allow-faults"
+        )
 
 
 def _compiled(package: str, names: Sequence[str], options: Options) -> list[Compiled]:
@@ -111,11 +129,16 @@ def _kernel_files(compiled: Sequence[Compiled], source: str) -> dict[str, bytes 
 
 
 def _report(
-    bundle: Bundle, compiled: Sequence[Compiled], package: str, ceilings: Mapping[str, int]
+    bundle: Bundle,
+    compiled: Sequence[Compiled],
+    package: str,
+    ceilings: Mapping[str, int],
+    allowed: bool,
 ) -> report.Report:
     found = {(one.architecture, one.name): list(faults(one, ceilings)) for one in compiled}
     said = {pair: texts for pair, texts in found.items() if texts}
-    return report.Report(bundle.id, version("triton"), source_hash(package), compiled, said)
+    made_by = version("triton"), source_hash(package)
+    return report.Report(bundle.id, *made_by, compiled, said, allowed)
 
 
 def _facts(bundle: Bundle) -> LmFacts:

@@ -14,6 +14,9 @@ from conductor_build.verify.finding import Finding, Machine
 @click.argument(
     "bundle", required=False, type=click.Path(path_type=Path, file_okay=False, exists=True)
 )
+@click.option("--key", "keys", type=click.Path(path_type=Path, dir_okay=False), multiple=True,
+              metavar="FILE", help="Public key of somebody who may have signed BUNDLE, whose "
+              "machine code is run; may be given again.")  # fmt: skip
 @click.option("--gpu", is_flag=True, required=True, help="Look at the GPU of this box.")
 @click.option("--device", type=click.Choice(["cuda", "cpu"]), default="cuda", show_default=True,
               help="cpu: the reference ops, to see that the check itself works.")  # fmt: skip
@@ -22,13 +25,19 @@ from conductor_build.verify.finding import Finding, Machine
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_context
 def verify(
-    context: click.Context, bundle: Path | None, gpu: bool, device: str, seed: int, as_json: bool
+    context: click.Context,
+    bundle: Path | None,
+    keys: tuple[Path, ...],
+    gpu: bool,
+    device: str,
+    seed: int,
+    as_json: bool,
 ) -> None:
     """Look once at a new GPU box: pass, fail or not here for driver, architecture, torch, Triton,
     the machine code in BUNDLE, every op against float64, masked sampling, the plan automaton, CUDA
     graphs, plans against the CPU, TensorRT-LLM. Says nothing of speed: kernels/bench does.
 
-    Whether BUNDLE is whole and signed: conductor-build bundle verify.
+    BUNDLE is checked first, as conductor-build bundle verify does.
 
     \b
     Exit codes:
@@ -39,7 +48,7 @@ def verify(
     from conductor_build.verify.features import exit_code, look
 
     assert gpu
-    machine = Machine(device, bundle, seed)
+    machine = Machine(device, bundle, seed, keys)
     findings: list[Finding] = []
     for one in look(machine):
         findings.append(one)

@@ -44,6 +44,8 @@ class Machine:
     bundle: Path | None = None
     """A language model's; None: what needs one is not here."""
     seed: int = 0
+    keys: tuple[Path, ...] = ()
+    """Public keys of who may have signed it: its machine code is run."""
 
     @cached_property
     def has_torch(self) -> bool:

@@ -65,19 +65,35 @@ def attend(bench: Bench, batch: int) -> Call:
     return lambda: attention(query, keys, values, table, lengths, BLOCK)
 
 
-def choose_token(bench: Bench, batch: int, listed: bool) -> Call:
-    """`choose` of the likeliest token, among all or among `LISTED` rows of the head."""
+def choose_of_all(bench: Bench, batch: int, count: int) -> list[Call]:
+    """`choose` of the likeliest token among all, so many times."""
+    nobody = torch.zeros(LISTED, device=bench.device, dtype=torch.int32)
+    heads = (_head(bench) for _ in range(count))
+    return [_choose(bench, batch, head, nobody, -1) for head in heads]
+
+
+def choose_of_rows(bench: Bench, batch: int, count: int) -> list[Call]:
+    """The same among `LISTED` rows of one head: others each time, wherever they lie."""
+    head, tokens = _head(bench), bench.sizes.shape.vocabulary
+    listed = (torch.randperm(tokens, device=bench.device)[:LISTED] for _ in range(count))
+    return [_choose(bench, batch, head, rows.sort()[0].int(), LISTED) for rows in listed]
+
+
+def _head(bench: Bench) -> Matrix:
+    return _matrix(bench, "dense", bench.sizes.shape.vocabulary, bench.sizes.shape.hidden)
+
+
+def _choose(bench: Bench, batch: int, head: Matrix, listed: Tensor, count: int) -> Call:
     from conductor_kernels.ops.choose import choose
 
     shape, device = bench.sizes.shape, bench.device
-    head = _matrix(bench, "dense", shape.vocabulary, shape.hidden)
     hidden = numbers(bench, batch, shape.hidden)
     bits = torch.full((batch, -(-shape.vocabulary // 32)), -1, dtype=torch.int32, device=device)
-    rows = torch.arange(LISTED, device=device, dtype=torch.int32).repeat(batch, 1)
-    count = torch.full_like(rows[:, 0], LISTED if listed else -1)
+    rows = listed.repeat(batch, 1)
+    counts = torch.full_like(rows[:, 0], count)
     heat, seed = torch.ones(batch, device=device), torch.full((batch,), -1, device=device)
-    drawn = torch.zeros_like(count)
-    return lambda: choose(hidden, *parts(head), bits, rows, count, heat, seed, drawn)
+    drawn = torch.zeros_like(counts)
+    return lambda: choose(hidden, *parts(head), bits, rows, counts, heat, seed, drawn)
 
 
 def mask(bench: Bench, batch: int) -> Call:

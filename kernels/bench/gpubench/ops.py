@@ -5,7 +5,7 @@ Every op is timed on several inputs in turn, together larger than the second-lev
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,7 +15,7 @@ from gpubench.clock import Call
 from gpubench.floors import Work, attention, product
 from gpubench.parts import Bench, Row, micro, ratio
 
-_MOST_COPIES = 24
+_MOST_COPIES = 512
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Timed:
     batch: int
     size: str
     work: Work
-    call: Callable[[], Call]
-    """Makes inputs of its own, and the call on them."""
+    calls: Callable[[int], Sequence[Call]]
+    """Makes so many calls, each on inputs of its own."""
 
 
 def rows(bench: Bench) -> Iterator[Row]:
@@ -41,7 +41,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 def _timed(bench: Bench, one: Timed) -> Row:
     copies = copies_for(one.work.bytes, l2_bytes(bench.device))
-    time = bench.clock.kernels([one.call() for _ in range(copies)])
+    time = bench.clock.kernels(one.calls(copies))
     median = None if time is None else time.median
     ceilings = bench.ceilings
     floor = None
@@ -71,8 +71,8 @@ def _of_batch(bench: Bench, batch: int) -> Iterator[Timed]:
     for kind in bench.sizes.kinds:
         yield from _of_kind(bench, kind, batch)
     context = bench.sizes.context
-    work, call = attention(bench.sizes.shape, batch, context), partial(calls.attend, bench, batch)
-    yield Timed("attention", "dense", batch, f"context {context}", work, call)
+    work, made = attention(bench.sizes.shape, batch, context), _each(calls.attend, bench, batch)
+    yield Timed("attention", "dense", batch, f"context {context}", work, made)
     yield from _heads(bench, batch)
 
 
@@ -86,21 +86,28 @@ def _of_kind(bench: Bench, kind: str, batch: int) -> Iterator[Timed]:
         ("gate_up", calls.gate, 2 * shape.inner, shape.hidden),
         ("linear down", calls.multiply, shape.hidden, shape.inner),
     ):
-        call = partial(make, bench, kind, batch, wide, deep)
+        made = _each(make, bench, kind, batch, wide, deep)
         work = product(kind, batch, wide, deep, group)
-        yield Timed(name, kind, batch, f"{wide} x {deep}", work, call)
+        yield Timed(name, kind, batch, f"{wide} x {deep}", work, made)
 
 
 def _heads(bench: Bench, batch: int) -> Iterator[Timed]:
     """The head over all tokens and over those of a plan's heads, and the automaton before it."""
     shape = bench.sizes.shape
-    whole = product("dense", batch, shape.vocabulary, shape.hidden, 0)
-    few = product("dense", 1, calls.LISTED, shape.hidden, 0) * batch
-    for name, work, listed in (("choose, whole head", whole, False), ("choose, rows", few, True)):
-        size = f"{calls.LISTED if listed else shape.vocabulary} x {shape.hidden}"
-        call = partial(calls.choose_token, bench, batch, listed)
-        yield Timed(name, "dense", batch, size, work, call)
-    # Classes and lengths of all tokens are read, and a bit of each is written.
-    masked = Work(batch * shape.vocabulary * (3 * 4 + 1 / 8), 0.0)
-    size = f"{shape.vocabulary} tokens"
-    yield Timed("automaton", "int32", batch, size, masked, partial(calls.mask, bench, batch))
+    for name, rows, make in (
+        ("choose, whole head", shape.vocabulary, calls.choose_of_all),
+        ("choose, rows", calls.LISTED, calls.choose_of_rows),
+    ):
+        # All sequences are asked for the same rows, which are read once.
+        work = product("dense", batch, rows, shape.hidden, 0)
+        size = f"{rows} x {shape.hidden}"
+        yield Timed(name, "dense", batch, size, work, partial(make, bench, batch))
+    # Three tables of all tokens are read, once for all, and a bit of each is written.
+    masked = Work(shape.vocabulary * (3 * 4 + batch / 8), 0.0)
+    made, size = _each(calls.mask, bench, batch), f"{shape.vocabulary} tokens"
+    yield Timed("automaton", "int32", batch, size, masked, made)
+
+
+def _each(make: Callable[..., Call], *of: object) -> Callable[[int], Sequence[Call]]:
+    """So many of these, which share nothing."""
+    return lambda count: [make(*of) for _ in range(count)]

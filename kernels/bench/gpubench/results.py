@@ -51,6 +51,10 @@ class Results:
         """Rows of a part; none where it did not run."""
         return [row for table in self.tables if table.name == name for row in table.rows]
 
+    def complete(self, name: str) -> bool:
+        """Whether a part ran to its end."""
+        return any(table.name == name and not table.left_out for table in self.tables)
+
     def facts(self) -> dict[str, Any]:
         """For the file."""
         return {

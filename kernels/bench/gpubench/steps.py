@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 import torch
 
+from conductor.plan.byteshape import HEAD
 from conductor.plan.prompt import BLOCK_TOKENS
+from conductor_kernels.ops import automaton_layout as at
 from conductor_kernels.ops.automaton import MOST_ROWS
 from conductor_kernels.runner.cache import blocks_for
 from conductor_kernels.runner.decoder import Decoder
@@ -52,6 +54,13 @@ class _Run:
                              strict=True):  # fmt: skip
             now.copy_(then)
 
+    @property
+    def in_text(self) -> bool:
+        """Whether all of them still are in a text after the steps. One that began a new line, or
+        ended, read less."""
+        now = self.state.automaton
+        return bool(((now[:, at.ENDED] == 0) & (now[:, at.PLACE] >= HEAD)).all())
+
     def constrained(self) -> None:
         run_steps(self.decoder, self.state, self.rules)
 
@@ -79,7 +88,9 @@ def _of_kind(bench: Bench, kind: str) -> Iterator[Row]:
     for batch in batches:
         run = _Run.of(bench, decoder, batch)
         held = _timed(bench, run.constrained, run.again)
-        yield _row(bench, kind, batch, held, _timed(bench, run.unconstrained, run.again))
+        told = {"in a text to the end": run.in_text}
+        free = _timed(bench, run.unconstrained, run.again)
+        yield {**_row(bench, kind, batch, held, free), **told}
 
 
 def _row(bench: Bench, kind: str, batch: int, held: Time | None, free: Time | None) -> Row:

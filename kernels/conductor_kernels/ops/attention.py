@@ -188,7 +188,7 @@ def _specialised(kind: str, head_dim: int) -> tuple[Kernel, Kernel]:
         },
         divisible=frozenset(("query", "keys", "values", "sums", "greatest", "totals")),
         stages=1,
-        reads=True,
+        reads=frozenset(("keys", "values")),
     )
     join = Kernel(
         name=f"{packed.label('attention_join', 0, kind)}_d{head_dim}",

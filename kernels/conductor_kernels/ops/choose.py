@@ -73,14 +73,30 @@ def _choice(
     none = torch.full_like(seed, -1)
     if not len(tokens):
         return none, torch.full_like(temperature, -torch.inf)
-    head = dense(values[tokens], _taken(scale, tokens), _taken(zero, tokens), group).float()
-    logits = head @ hidden.float() / temperature
+    logits = _logits(hidden.float(), values, scale, zero, group, tokens) / temperature
     scores = logits
     if seed >= 0:
         scores = logits - log_exponential_reference(seed, drawn, tokens)
     best = scores.argmax()
     log_prob = logits.log_softmax(0)[best]
     return torch.where(log_prob.isnan(), none, tokens[best]), log_prob
+
+
+def _logits(
+    hidden: Tensor,
+    values: Tensor,
+    scale: Tensor | None,
+    zero: Tensor | None,
+    group: int,
+    tokens: Tensor,
+) -> Tensor:
+    """Of those tokens. Where they are many, copying their rows takes ten times the product's time
+    (205 ms against 19 ms for 49,152 x 576 on one thread)."""
+    if 4 * len(tokens) > len(values):
+        return (dense(values, scale, zero, group).float() @ hidden)[tokens]
+    return (
+        dense(values[tokens], _taken(scale, tokens), _taken(zero, tokens), group).float() @ hidden
+    )
 
 
 def _taken(part: Tensor | None, rows: Tensor) -> Tensor | None:

@@ -1,9 +1,9 @@
 """The first half of a SwiGLU layer (Shazeer, arXiv:2002.05202): silu(gate x) * (up x), x normed.
 
-Both matrices stand in one, gate above up; a program owns the same rows of both, so what it
-multiplies never leaves it. For one vector the root mean square is summed beside the products and
-divides them at the end; for a batch each program finds it first, since the tensor cores take
-rounded numbers. Columns are not split: the two matrices have rows enough.
+Both matrices stand in one, gate above up; a program owns the same rows of both, as one tile, so
+what it multiplies never leaves it. For one vector the root mean square is summed beside the
+products and divides them at the end; a batch, which is as large as a program's weights, is normed
+before, once. Columns are not split: the two matrices have rows enough.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from conductor_kernels.language import INTERPRETED, jit, tl
 from conductor_kernels.launch import launch
 from conductor_kernels.ops import packed
 from conductor_kernels.ops.linear import linear_reference
-from conductor_kernels.ops.norm import rms_norm_reference
+from conductor_kernels.ops.norm import launch_norm, rms_norm_reference
 from conductor_kernels.ops.tiles import (
     batch_finished,
     batch_products,
@@ -30,10 +30,8 @@ from conductor_kernels.ops.tiles import (
 )
 
 _VECTOR_ROWS = 16
-"""Of both matrices, in tiles of half the columns of `linear`'s: a value of x serves more rows, and
-there are rows enough. With all its columns int4 took 128 registers."""
-_BATCH_ROWS = 32
-"""Of each matrix; also more programs, since columns are not split. Not measured."""
+"""Half of them of each matrix, in tiles of half the columns of `linear`'s: a value of x serves more
+rows, and there are rows enough. With all its columns int4 took 128 registers."""
 
 
 def gate_up_reference(
@@ -60,6 +58,17 @@ def _silu_times(gate, up):
 
 
 @jit
+def _rows(outputs, ROWS: tl.constexpr):
+    """A program's rows of the matrix and of the answer, and which of these are there: [ROWS] of
+    gate and then as many of up, and [ROWS / 2]."""
+    HALF: tl.constexpr = ROWS // 2
+    local = tl.arange(0, ROWS)
+    row = tl.program_id(0) * HALF + local % HALF
+    y_rows = tl.program_id(0) * HALF + tl.arange(0, HALF)
+    return row + local // HALF * outputs, row < outputs, y_rows, y_rows < outputs
+
+
+@jit
 def _vector_kernel(
     y_ptr,
     x_ptr,
@@ -77,10 +86,8 @@ def _vector_kernel(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    mask = rows < outputs
-    gates = no_products(values_ptr, KIND, GROUP, ROWS, COLUMNS)
-    ups = no_products(values_ptr, KIND, GROUP, ROWS, COLUMNS)
+    rows, there, y_rows, y_there = _rows(outputs, ROWS)
+    sums = no_products(values_ptr, KIND, GROUP, ROWS, COLUMNS)
     squares = tl.zeros([COLUMNS], tl.float32)
     for start in range(0, inputs, COLUMNS):
         at = start + tl.arange(0, COLUMNS)
@@ -89,23 +96,19 @@ def _vector_kernel(
         squares += x * x
         x = x * norm
         # fmt: off
-        gates += products(values_ptr, scale_ptr, zero_ptr, has_zero, rows, mask, start, inputs,
-                          units, x, KIND, GROUP, ROWS, COLUMNS)
-        ups += products(values_ptr, scale_ptr, zero_ptr, has_zero, rows + outputs, mask, start,
-                        inputs, units, x, KIND, GROUP, ROWS, COLUMNS)
+        sums += products(values_ptr, scale_ptr, zero_ptr, has_zero, rows, there, start, inputs,
+                         units, x, KIND, GROUP, ROWS, COLUMNS)
         # fmt: on
-    scale = tl.rsqrt(tl.sum(squares, 0) / inputs + eps)
-    gate = finished(tl.sum(gates, 1), scale_ptr, rows, mask, KIND) * scale
-    up = finished(tl.sum(ups, 1), scale_ptr, rows + outputs, mask, KIND) * scale
-    tl.store(y_ptr + rows, _silu_times(gate, up), mask=mask)
+    both = finished(tl.sum(sums, 1), scale_ptr, rows, there, KIND)
+    both *= tl.rsqrt(tl.sum(squares, 0) / inputs + eps)
+    gate, up = tl.split(tl.permute(tl.reshape(both, [2, ROWS // 2]), [1, 0]))
+    tl.store(y_ptr + y_rows, _silu_times(gate, up), mask=y_there)
 
 
 @jit
 def _batch_kernel(
     y_ptr,
-    x_ptr,
-    norm_ptr,
-    eps,
+    normed_ptr,
     values_ptr,
     scale_ptr,
     zero_ptr,
@@ -121,42 +124,28 @@ def _batch_kernel(
     PADDED: tl.constexpr,
     UPCAST: tl.constexpr,
 ):
-    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    mask = rows < outputs
+    rows, there, y_rows, y_there = _rows(outputs, ROWS)
     vectors = tl.program_id(1) * PADDED + tl.arange(0, PADDED)
-    there = vectors < batch
-    x_ptr += vectors[None, :] * inputs
-    squares = tl.zeros([COLUMNS, PADDED], tl.float32)
+    asked = (vectors < batch)[None, :]
+    sums = tl.zeros([ROWS, PADDED], tl.float32)
     for start in range(0, inputs, COLUMNS):
         at = start + tl.arange(0, COLUMNS)
-        within = (at < inputs)[:, None] & there[None, :]
-        x = tl.load(x_ptr + at[:, None], mask=within, other=0.0).to(tl.float32)
-        squares += x * x
-    scale = tl.rsqrt(tl.sum(squares, 0) / inputs + eps)
-    gates = tl.zeros([ROWS, PADDED], tl.float32)
-    ups = tl.zeros([ROWS, PADDED], tl.float32)
-    for start in range(0, inputs, COLUMNS):
-        at = start + tl.arange(0, COLUMNS)
-        within = (at < inputs)[:, None] & there[None, :]
-        loaded = tl.load(x_ptr + at[:, None], mask=within, other=0.0)
-        norm = tl.load(norm_ptr + at, mask=at < inputs, other=0.0).to(tl.float32)
-        x = loaded.to(tl.float32) * scale[None, :] * norm[:, None]
-        if not UPCAST:
-            x = x.to(loaded.dtype)
+        within = (at < inputs)[:, None] & asked
+        x = tl.load(normed_ptr + vectors[None, :] * inputs + at[:, None], mask=within, other=0.0)
+        if UPCAST:
+            x = x.to(tl.float32)
         # fmt: off
-        gates += batch_products(values_ptr, scale_ptr, zero_ptr, has_zero, rows, mask, start,
-                                inputs, units, x, KIND, GROUP, ROWS, COLUMNS)
-        ups += batch_products(values_ptr, scale_ptr, zero_ptr, has_zero, rows + outputs, mask,
-                              start, inputs, units, x, KIND, GROUP, ROWS, COLUMNS)
+        sums += batch_products(values_ptr, scale_ptr, zero_ptr, has_zero, rows, there, start,
+                               inputs, units, x, KIND, GROUP, ROWS, COLUMNS)
         # fmt: on
-    gate = batch_finished(gates, scale_ptr, rows, mask, KIND)
-    up = batch_finished(ups, scale_ptr, rows + outputs, mask, KIND)
-    at = vectors[None, :] * outputs + rows[:, None]
-    tl.store(y_ptr + at, _silu_times(gate, up), mask=mask[:, None] & there[None, :])
+    both = batch_finished(sums, scale_ptr, rows, there, KIND)
+    gate, up = tl.split(tl.permute(tl.reshape(both, [2, ROWS // 2, PADDED]), [1, 2, 0]))
+    at = vectors[None, :] * outputs + y_rows[:, None]
+    tl.store(y_ptr + at, _silu_times(gate, up), mask=y_there[:, None] & asked)
 
 
 _VECTOR = "y_ptr x_ptr norm_ptr eps values_ptr scale_ptr zero_ptr has_zero outputs inputs units"
-_BATCH = _VECTOR.replace("outputs", "batch outputs")
+_BATCH = "y_ptr normed_ptr values_ptr scale_ptr zero_ptr has_zero batch outputs inputs units"
 
 
 @cache
@@ -164,9 +153,8 @@ def _specialised(kind: str, group: int, activations: str, one: bool) -> Kernel:
     name = f"gate_up_{packed.label(kind, group, activations)}"
     if one:
         constants = packed.vector_constants(kind, group, _VECTOR_ROWS)
-        constants["ROWS"] //= 2
         return packed.kernel_of(f"{name}_b1", _vector_kernel, _VECTOR, constants, activations)
-    constants = packed.batch_constants(kind, group, _BATCH_ROWS)
+    constants = packed.batch_constants(kind, group)
     return packed.kernel_of(f"{name}_b16", _batch_kernel, _BATCH, constants, activations)
 
 
@@ -187,15 +175,16 @@ def _launch(
 ) -> Tensor:
     (batch, inputs), outputs = x.shape, values.shape[0] // 2
     kernel = _specialised(*packed.specialise(x, values, group), batch == 1)
-    programs = -(-outputs // int(kernel.constants["ROWS"]))
+    programs = -(-2 * outputs // int(kernel.constants["ROWS"]))
     y = x.new_empty((batch, outputs))
     matrix = packed.matrix_arguments(values, scale, zero, x.new_empty(1, dtype=torch.float32))
     sizes = (outputs, inputs, units(values))
-    arguments = (y, x.contiguous(), norm.to(x.dtype).contiguous(), eps, *matrix)
     if batch == 1:
-        launch(kernel, (programs,), (*arguments, *sizes))
+        given = (x.contiguous(), norm.to(x.dtype).contiguous(), eps)
+        launch(kernel, (programs,), (y, *given, *matrix, *sizes))
     else:
-        launch(kernel, (programs, -(-batch // packed.PADDED)), (*arguments, batch, *sizes))
+        arguments = (y, launch_norm(x, norm, eps), *matrix, batch, *sizes)
+        launch(kernel, (programs, -(-batch // packed.PADDED)), arguments)
     return y
 
 

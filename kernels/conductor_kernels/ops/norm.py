@@ -1,7 +1,7 @@
 """RMSNorm (Zhang and Sennrich, arXiv:1910.07467): rows over their root mean square, times a weight.
 
-The norms inside a layer are prologues of the kernels that follow them; this one stands before the
-head.
+For one vector the norms inside a layer are prologues of the kernels that follow them; this one
+stands before the head, and before products of a batch.
 """
 
 from __future__ import annotations
@@ -66,18 +66,22 @@ def _specialised(activations: str) -> Kernel:
 KERNELS: tuple[Kernel, ...] = (_specialised("bf16"),)
 
 
+def launch_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """`rms_norm` by its kernel."""
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    arguments = (y, x.contiguous(), weight.to(x.dtype).contiguous(), x.shape[1], eps)
+    launch(_specialised(TYPES[x.dtype]), (x.shape[0],), arguments)
+    return y
+
+
 @torch.library.custom_op("conductor::rms_norm", mutates_args=())
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """[B, H] in the type of x; computed in float32. `weight` is [H], of x's type.
 
     On a GPU H is a multiple of 16.
     """
-    if not (x.is_cuda or INTERPRETED):
-        return rms_norm_reference(x, weight, eps)
-    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    arguments = (y, x.contiguous(), weight.to(x.dtype).contiguous(), x.shape[1], eps)
-    launch(_specialised(TYPES[x.dtype]), (x.shape[0],), arguments)
-    return y
+    use = launch_norm if x.is_cuda or INTERPRETED else rms_norm_reference
+    return use(x, weight, eps)
 
 
 @rms_norm.register_fake

@@ -26,7 +26,8 @@ H200's SM needs about 30 KiB in flight (4.8 TB/s over 0.8 us and 132 SMs), which
 that size are; more rows would cost registers, fewer would read x more often. Not measured."""
 VECTOR_ROWS = 8
 BATCH_COLUMNS = {"dense": 64, "int8": 128, "fp8": 128, "int4": 128}
-"""64 rows of 128 bytes (int4 64) a step, of which `STAGES` are loaded ahead. Not measured."""
+"""64 rows of 128 bytes (int4 64) a step, of which `STAGES` are loaded ahead. Of int4 that is up to
+four groups: one of 32 alone would leave 128 threads no 16 bytes each. Not measured."""
 BATCH_ROWS = 64
 """What a warp group of sm_90 multiplies at once; 16 rows a warp before that."""
 PADDED = 16
@@ -59,7 +60,7 @@ def kernel_of(
         constants=constants,
         divisible=frozenset(n for n in names if n.endswith("_ptr") or n == "inputs"),
         stages=STAGES if "PADDED" in constants else 1,
-        reads=True,
+        reads=frozenset({"values_ptr"}),
     )
 
 
@@ -75,13 +76,10 @@ def vector_constants(kind: str, group: int, rows: int = VECTOR_ROWS) -> dict[str
     return {"KIND": kind, "GROUP": group, "ROWS": rows, "COLUMNS": columns}
 
 
-def batch_constants(kind: str, group: int, rows: int = BATCH_ROWS) -> dict[str, Any]:
-    """Constants of a kernel for a batch; at least that many rows. A tile of int4 lies in one group,
-    so where groups are small it has more rows, or 128 threads would have no 16 bytes each."""
-    columns = min(BATCH_COLUMNS[kind], group) if group else BATCH_COLUMNS[kind]
-    if kind == "int4":
-        rows = max(rows, 2 * 16 * 128 // columns)
-    tile = {"KIND": kind, "GROUP": group, "ROWS": rows, "COLUMNS": columns}
+def batch_constants(kind: str, group: int) -> dict[str, Any]:
+    """Constants of a kernel for a batch."""
+    columns = BATCH_COLUMNS[kind]
+    tile = {"KIND": kind, "GROUP": group, "ROWS": BATCH_ROWS, "COLUMNS": columns}
     # Triton's interpreter cannot compute in bfloat16.
     return {**tile, "PADDED": PADDED, "UPCAST": INTERPRETED}
 

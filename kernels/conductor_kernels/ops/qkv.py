@@ -29,6 +29,9 @@ HEAD_DIMS = (64, 128)
 
 _VECTOR_ROWS = packed.VECTOR_ROWS
 """Of a sole sequence's programs: 576 for a 7B model's 4,608 rows, about four to each SM."""
+_FEWER = {"int4": 2}
+"""By how much their tiles are narrower than `linear`'s: with all columns int4 took 158 registers
+beside x and its squares, so 96."""
 _BATCH_ROWS = 32
 """Of a batch's programs: half a head of 64. A 7B model has 4,608 rows, so 144 programs, about one
 to each SM of an H200. Not measured."""
@@ -89,29 +92,24 @@ _BATCH = f"query_ptr keys_ptr cached_ptr normed_ptr {_MATRIX} {_PLACES} batch {_
 def _vector(kind: str, group: int, activations: str, head_dim: int) -> Kernel:
     name = f"qkv_{packed.label(kind, group, activations)}_b1_d{head_dim}"
     constants = {"D": head_dim, **packed.vector_constants(kind, group, _VECTOR_ROWS)}
+    constants["COLUMNS"] //= _FEWER.get(kind, 1)
     return _placed(packed.kernel_of(name, qkv_vector_kernel, _VECTOR, constants, activations))
 
 
 @cache
 def _batch(kind: str, group: int, activations: str, head_dim: int) -> Kernel:
     name = f"qkv_{packed.label(kind, group, activations)}_b{packed.PADDED}_d{head_dim}"
-    columns = min(_BATCH_COLUMNS, group or _BATCH_COLUMNS)
-    tile = {"D": head_dim, "ROWS": _BATCH_ROWS, "COLUMNS": columns}
+    tile = {"D": head_dim, "ROWS": _BATCH_ROWS, "COLUMNS": _BATCH_COLUMNS}
     constants = {**packed.batch_constants(kind, group), **tile}
     kernel = packed.kernel_of(name, qkv_batch_kernel, _BATCH, constants, activations)
-    return replace(_placed(kernel), warps=_batch_warps(kind, columns))
-
-
-def _batch_warps(kind: str, columns: int) -> int:
-    """Of small groups of int4 a tile has so few bytes that more threads would not load 16 each."""
-    return min(4, _BATCH_ROWS * columns // 32 // 32) if kind == "int4" else 4
+    return _placed(kernel)
 
 
 @cache
 def _norm(activations: str) -> Kernel:
     name = "_".join(("qkv", packed.label("norm", 0, activations)))
     kernel = packed.kernel_of(name, qkv_norm_kernel, _NORM, {"KIND": "none"}, activations)
-    return replace(kernel, constants={"COLUMNS": _NORM_COLUMNS}, reads=False)
+    return replace(kernel, constants={"COLUMNS": _NORM_COLUMNS}, reads=frozenset())
 
 
 def _placed(kernel: Kernel) -> Kernel:

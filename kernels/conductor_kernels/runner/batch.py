@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
 from typing import Protocol, TypeVar
 
 import torch
@@ -28,6 +29,7 @@ from conductor.planner.lm_runner import RunnerFailed, Token, Wanted
 from conductor_kernels.runner.decoder import MOST_SEQUENCES, Decoder
 from conductor_kernels.runner.deviceplans import DevicePlans, Written
 from conductor_kernels.runner.drawing import Ask, drawing_of
+from conductor_kernels.runner.lost import failure
 from conductor_kernels.runner.prefixes import Prefixes, shared_part
 from conductor_kernels.runner.sequence import Sequence, own_blocks
 from conductor_kernels.runner.step import Share
@@ -60,14 +62,20 @@ class Batch:
     """All jobs of one decoder."""
 
     def __init__(
-        self, decoder: Decoder, *, max_running: int, prefill_tokens: int, steps: int = 0
+        self,
+        decoder: Decoder,
+        *,
+        max_running: int,
+        prefill_tokens: int,
+        steps: int = 0,
+        builder: Executor | None = None,
     ) -> None:
-        """`steps`: tokens of each plan in one launch of the device; 0: all are written here. More
-        than `MOST_SEQUENCES` never run at once."""
+        """`steps`: tokens of each plan in one launch of the device; 0: all are written here.
+        `builder` as in `DevicePlans`. More than `MOST_SEQUENCES` never run at once."""
         self._decoder, self._cache = decoder, decoder.cache
         self._max_running = min(max_running, MOST_SEQUENCES)
         self._prefill_tokens = prefill_tokens
-        self._device = DevicePlans[Job](decoder, steps) if steps else None
+        self._device = DevicePlans[Job](decoder, steps, builder=builder) if steps else None
         self._prefixes = Prefixes(decoder, prefill_tokens)
         self._waiting: deque[Job] = deque()
         self._running: dict[Job, Sequence] = {}
@@ -224,7 +232,7 @@ class Batch:
     def _fail(self, job: Job, error: Exception) -> None:
         """The error's text may tell of a prompt, its kind does not."""
         self._leave(job)
-        job.fail(RunnerFailed(f"the runner broke while it wrote a plan ({type(error).__name__})"))
+        job.fail(failure(f"the runner broke while it wrote a plan ({type(error).__name__})"))
 
 
 def _no_number() -> ArithmeticError:

@@ -8,6 +8,7 @@ For one thread.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
@@ -20,6 +21,7 @@ from conductor.planner.lm_runner import Token
 from conductor_kernels.devicetables import Arena, Block, DeviceTables
 from conductor_kernels.ops import automaton_layout as at
 from conductor_kernels.ops.automaton import automaton_step
+from conductor_kernels.runner.blocks import Blocks
 from conductor_kernels.runner.cache import blocks_for
 from conductor_kernels.runner.decoder import MOST_SEQUENCES, Decoder
 from conductor_kernels.runner.devicestate import LOG_PROB, DeviceState
@@ -49,12 +51,19 @@ class DevicePlans(Generic[K]):
     """At most `MOST_SEQUENCES` plans of one decoder, each known by a `K`, which can
     be hashed."""
 
-    def __init__(self, decoder: Decoder, steps: int, capture: Capture | None = None) -> None:
-        """`steps` tokens a launch. `capture` makes graphs; None: those of CUDA, on a GPU."""
+    def __init__(
+        self,
+        decoder: Decoder,
+        steps: int,
+        capture: Capture | None = None,
+        builder: Executor | None = None,
+    ) -> None:
+        """`steps` tokens a launch. `capture` makes graphs; None: those of CUDA, on a GPU. `builder`
+        as in `Blocks`."""
         self._decoder, device = decoder, decoder.device
         self._width, self._steps = blocks_for(decoder.window), steps
         self._state = self._empty()
-        self._arena = Arena(ARENA_CELLS, device)
+        self._arena, self._builder = Arena(ARENA_CELLS, device), builder
         self._tokenizer: _Tokenizer | None = None
         self._order: list[K] = []
         """Who has which place."""
@@ -71,7 +80,7 @@ class DevicePlans(Generic[K]):
         if not isinstance(automaton, Automaton) or len(self._admitted) >= MOST_SEQUENCES:
             return False
         tokenizer = self._tokenizer_of(automaton)
-        block = None if tokenizer is None else tokenizer.block(automaton)
+        block = None if tokenizer is None else tokenizer.blocks.of(automaton)
         base = None if block is None else self._arena.place(block)
         if block is None or base is None:
             return False
@@ -164,7 +173,7 @@ class DevicePlans(Generic[K]):
             return None
         if self._graphs is not None:
             self._graphs.forget()
-        self._tokenizer = _Tokenizer(automaton, self._decoder.device)
+        self._tokenizer = _Tokenizer(automaton, self._decoder.device, self._builder)
         return self._tokenizer
 
     def _empty(self) -> DeviceState:
@@ -180,19 +189,18 @@ class DevicePlans(Generic[K]):
 class _Tokenizer:
     """What all automata with one tokenizer share."""
 
-    def __init__(self, automaton: Automaton, device: torch.device) -> None:
+    def __init__(
+        self, automaton: Automaton, device: torch.device, builder: Executor | None
+    ) -> None:
         self._first = automaton
-        self._tables = DeviceTables(automaton.tables)
-        self.grammar = self._tables.grammar.to(device)
+        tables = DeviceTables(automaton.tables)
+        self.grammar = tables.grammar.to(device)
+        self.blocks = Blocks(tables, builder)
 
     def knows(self, automaton: Automaton) -> bool:
         """Whether it reads and spells as the first did."""
         first = self._first
         return automaton.tables is first.tables and automaton.encode == first.encode
-
-    def block(self, automaton: Automaton) -> Block | None:
-        """What its pool permits; None: more than the device takes."""
-        return self._tables.block(automaton.pool, automaton)
 
 
 def _written(told: Tensor) -> Written:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import torch
@@ -14,6 +15,8 @@ from conductor_kernels.runner.cache import Cache
 from conductor_kernels.runner.decoder import Decoder
 from conductor_kernels.runner.shape import Shape, read_shape
 from conductor_kernels.runner.weights import Checkpoint
+
+log = logging.getLogger(__name__)
 
 _MEMINFO = Path("/proc/meminfo")
 _GB = 1e9
@@ -68,6 +71,8 @@ def _device(settings: RunnerSettings) -> torch.device:
     if settings.device == "cuda" and not there:
         raise StartError("no GPU that torch can use is there: set the runner's device to cpu")
     if settings.device == "auto":
+        if torch.version.cuda and not there:
+            log.warning("this torch is built for GPUs and can use none: the model runs on the CPU")
         return torch.device("cuda" if there else "cpu")
     return torch.device(settings.device)
 

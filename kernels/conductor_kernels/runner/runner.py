@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -24,6 +25,7 @@ from conductor.planner.lm_runner import (
 from conductor_kernels.runner.batch import Batch
 from conductor_kernels.runner.decoder import Decoder
 from conductor_kernels.runner.load import load_decoder
+from conductor_kernels.runner.lost import failure
 from conductor_kernels.runner.sequence import tokens_needed
 
 STEPS = {"cuda": 8, "cpu": 0}
@@ -82,11 +84,13 @@ class TorchRunner:
         self.vocabulary = decoder.shape.vocabulary
         self.at_once = settings.max_running + settings.max_waiting
         self._window = decoder.window
+        self._builder = ThreadPoolExecutor(1, "lm blocks")
         self._batch = Batch(
             decoder,
             max_running=settings.max_running,
             prefill_tokens=settings.prefill_tokens,
             steps=STEPS[decoder.device.type] if steps is None else steps,
+            builder=self._builder,
         )
         self._threads = settings.threads
         self._under_way = 0
@@ -114,6 +118,7 @@ class TorchRunner:
         self._closed = True
         self._inbox.put(None)
         self._thread.join(_JOIN_S)
+        self._builder.shutdown(wait=False, cancel_futures=True)
 
     def _check(self, wanted: Wanted) -> None:
         if self._closed:
@@ -136,8 +141,7 @@ class TorchRunner:
             try:
                 self._batch.step()
             except Exception as error:  # noqa: BLE001  whoever waits must hear of it, and no later job
-                kind = type(error).__name__
-                self._batch.fail_all(RunnerFailed(f"the runner broke ({kind})"))
+                self._batch.fail_all(failure(f"the runner broke ({type(error).__name__})"))
         self._batch.fail_all(RunnerFailed("the runner is closed"))
 
     def _take_in(self) -> bool:

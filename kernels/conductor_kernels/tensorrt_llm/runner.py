@@ -29,6 +29,7 @@ from conductor.planner.lm_runner import (
     Wanted,
 )
 from conductor_kernels.launch import use_bundle
+from conductor_kernels.runner.lost import failure
 from conductor_kernels.tensorrt_llm.arguments import arguments, window
 from conductor_kernels.tensorrt_llm.counters import Counters, newest
 from conductor_kernels.tensorrt_llm.folder import Folder, read_folder
@@ -129,6 +130,8 @@ class TensorRtRunner:
             output = self._ask(wanted, guide)
             async for token in _tokens(output, guide, closing, wanted.max_tokens):
                 yield token
+        except RunnerFailed as error:
+            raise failure(str(error)) from None
         finally:
             self._under_way.discard(closing)
             if output is not None and not output.finished:
@@ -154,6 +157,9 @@ class TensorRtRunner:
             raise RunnerFailed("the runner is closed")
         if len(self._under_way) >= self.at_once:
             raise EngineBusy(f"{self.at_once} plans are under way: no more may wait")
+        if not all(0 <= token < self.vocabulary for token in (*wanted.prefix, *wanted.rest)):
+            # On a GPU that breaks more than its own plan.
+            raise RunnerFailed("the prompt holds a token that the model does not know")
         needed = len(wanted.prefix) + len(wanted.rest) + wanted.max_tokens
         if needed > self._window:
             raise PlanError(

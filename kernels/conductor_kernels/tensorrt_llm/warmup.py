@@ -1,22 +1,32 @@
 """Plans written for nobody, once on the GPU that will serve: kernels are compiled, tactics timed
 and graphs recorded before the first question.
 
+    python -m conductor_kernels.tensorrt_llm.warmup BUNDLE --key site.pub
+
 A graph is recorded for every batch up to 16, so that many plans are written at once, then fewer.
-What lasts of it is Triton's cache (`TRITON_CACHE_DIR`); the rest is done again at each start.
+What lasts of it is Triton's cache (`TRITON_CACHE_DIR`); the rest is done again at each start. The
+bundle is checked as the planner checks it, for its machine code is run.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from conductor.errors import StartError
+from conductor.errors import ConductorError
 from conductor.plan import tablefile
 from conductor.plan.automaton import Automaton, Tables
 from conductor.plan.validate import PlanPool
+from conductor.planner.bundle import Runtime
+from conductor.planner.bundlefolder import laid_out
+from conductor.planner.kinds import LM
+from conductor.planner.lm_parts import FOLDER, TABLES
 from conductor.planner.lm_runner import Runner, RunnerSettings, Wanted
+from conductor.planner.trust import resolve
 from conductor_kernels.tensorrt_llm.arguments import BLOCK_TOKENS, MOST_AT_ONCE
 from conductor_kernels.tensorrt_llm.runner import load
 
@@ -25,16 +35,38 @@ _TOKENS = 24
 _PROMPT = 8 * BLOCK_TOKENS
 
 
-def warm_up(
-    folder: Path, settings: RunnerSettings | None = None, say: Callable[[str], None] = print
-) -> None:
-    """Write plans with a bundle's model folder `lm`, in batches of falling size.
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; gives its exit code."""
+    parser = argparse.ArgumentParser(description="Write plans for nobody, once on a GPU.")
+    parser.add_argument("bundle", type=Path, help="the bundle's folder")
+    parser.add_argument(
+        "--key", type=Path, action="append", default=[], help="public key of who may have signed it"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        warm_up(options.bundle, options.key)
+    except ConductorError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
 
-    Raises `StartError` when the model does not start, and what its runner raises.
+
+def warm_up(
+    bundle: Path,
+    trusted_keys: Sequence[Path],
+    settings: RunnerSettings | None = None,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Write plans with a bundle's model, in batches of falling size.
+
+    Raises `BundleError` and `ConfigError` for one that cannot be trusted, `StartError` when the
+    model does not start, and what its runner raises.
     """
     chosen = settings or RunnerSettings(max_running=MOST_AT_ONCE)
-    tables = _tables(folder.parent / "plan" / "tables.bin")
-    runner = load(folder, chosen)
+    opened = resolve(bundle, trusted_keys, Runtime(kind=LM.name))
+    tables = tablefile.unpack(opened.read(TABLES))
+    with laid_out(opened) as folder:
+        runner = load(folder / FOLDER, chosen)
     try:
         asyncio.run(_write(runner, tables, chosen.max_running, say))
     finally:
@@ -61,10 +93,5 @@ async def _plan(runner: Runner, tables: Tables, size: int, number: int) -> int:
     return count
 
 
-def _tables(path: Path) -> Tables:
-    try:
-        return tablefile.unpack(path.read_bytes())
-    except OSError:
-        raise StartError(
-            "plan/tables.bin is not beside the model folder: run this inside a bundle"
-        ) from None
+if __name__ == "__main__":
+    sys.exit(main())

@@ -53,16 +53,17 @@ def test_both_products_and_the_norm_are_as_exact_as_float32(
 
 
 @pytest.mark.parametrize("kind", ["dense", "int4"])
-@pytest.mark.parametrize("batch", [1, 3])
-def test_bfloat16_loses_no_more_than_its_last_place(kind: str, batch: int) -> None:
-    """All of that place, where a GPU loses half: the interpreter cuts numbers off."""
+@pytest.mark.parametrize(("batch", "most"), [(1, 2.0**-7), (3, 2.0**-6)])
+def test_bfloat16_loses_no_more_than_its_last_place(kind: str, batch: int, most: float) -> None:
+    """All of that place, where a GPU loses half: the interpreter cuts numbers off. Those of a batch
+    are cut off when they are normed too."""
     matrix = drawn(kind, 18, 192, 64)
     if kind == "dense":
         matrix = Matrix(matrix.values.bfloat16())
     x, norm = (term.bfloat16() for term in inputs_of(matrix, batch))
     found = gate_up(x, norm, EPS, *parts(matrix))
     assert found.dtype == torch.bfloat16
-    assert off(found, wanted(x, norm, matrix)) < 2.0**-7
+    assert off(found, wanted(x, norm, matrix)) < most
 
 
 def test_tensor_cores_multiply_short_numbers_without_more_loss(
@@ -93,18 +94,20 @@ def test_kernels_for_every_matrix_that_is_exported_are_listed() -> None:
     } <= names
 
 
-UP = "finished(tl.sum(ups, 1), scale_ptr, rows + outputs"
-GATES = "batch_finished(gates, scale_ptr, rows"
-ROOT = "squares, 0) / inputs + eps)\n    gate = "
+UP = "return row + local // HALF * outputs"
+PARTS = "[2, ROWS // 2, PADDED]), [1, 2, 0]"
+ROOT = "squares, 0) / inputs + eps)\n    gate, up"
+SCALED = "both = finished(tl.sum(sums, 1), scale_ptr, rows"
+BATCH_SCALED = "both = batch_finished(sums, scale_ptr, rows"
 BUGS = [
-    ("dense", 1, {"rows + outputs, mask, start,\n": "rows, mask, start,\n"}),
-    ("int8", 1, {UP: UP.removesuffix(" + outputs")}),
+    ("dense", 1, {UP: "return row"}),
+    ("int8", 1, {SCALED: SCALED + " % outputs"}),
     ("dense", 1, {"x = x * norm\n": "\n"}),
     ("dense", 1, {ROOT: ROOT.replace(" + eps", "")}),
     ("dense", 1, {"tl.where(gate < 0.0, small, 1.0)": "1.0"}),
-    ("dense", 2, {"* scale[None, :] * norm[:, None]": "* scale[None, :]"}),
-    ("fp8", 2, {GATES: GATES + " + outputs"}),
-    ("dense", 2, {"squares += x * x\n    scale": "squares = x * x\n    scale"}),
+    ("dense", 2, {"x * scale * weight": "x * scale"}),
+    ("fp8", 2, {BATCH_SCALED: BATCH_SCALED + " % outputs"}),
+    ("int4", 2, {PARTS: "[ROWS // 2, 2, PADDED]), [0, 2, 1]"}),
 ]
 
 
