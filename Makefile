@@ -36,8 +36,8 @@ check: $(VENV)/.dev ## lint, types and import contracts, without tests
 
 test: check ## everything that must hold: check, then all tests
 	$(BIN)/conductor models pull $(MODELS)
-	TRITON_INTERPRET=1 $(BIN)/pytest -n 2 tests/kernels/interpreted
-	$(BIN)/pytest -n 3 --dist loadfile
+	OMP_NUM_THREADS=1 TRITON_INTERPRET=1 $(BIN)/pytest -n 2 tests/kernels/interpreted
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile
 
 test-system: $(VENV)/.dev ## install and run the package in a booted Debian, as root; SUITE=trixie for another
 	COMPRESSION=1 systemd/package/deb.sh var/system $(BOX_PYTHON)
