@@ -20,6 +20,7 @@ from conductor_build.lm.schedule import rate
 from conductor_build.lm.trl_choices import FORCED, Choices, choices_of, scores, unpacked
 from conductor_build.lm.trl_driver import Parts, Roller, learn, rate_of, reached, trainer_of
 from conductor_build.lm.trl_settings import Machine, TrlError, check, settings
+from conductor_build.lm.trl_turns import Later, credited, lengthened
 from support import lmparts
 
 pytestmark = pytest.mark.filterwarnings(
@@ -54,7 +55,7 @@ def ours(parts: Parts, recipe: LmRecipe) -> tuple[float, dict[str, torch.Tensor]
     groups = (tuple(episodes[:3]), tuple(episodes[3:]))
     rewards = [[one.reward(recipe.reward) for one in group] for group in groups]
     assert None in rewards[0] + rewards[1], "a void is to be among them"
-    taught = lessons(Rollout(groups, 0, 0), rewards, objective, 1.0)
+    taught = lessons(Rollout(groups, 0, 0), rewards, objective, recipe.rounds.discount)
     loss, _ = gradient(parts.policy, taught, objective, weighing(taught, objective.per))
     named = parts.policy.base.model.named_parameters()
     found = {name: one.grad.clone() for name, one in named if one.grad is not None}
@@ -106,12 +107,23 @@ def theirs(parts: Parts, recipe: LmRecipe, out: Path) -> tuple[float, dict[str, 
     return float(sum(float(one.detach()) for one in losses)), found
 
 
-@pytest.mark.parametrize("per", ["token", "plan"])
+@pytest.mark.parametrize(
+    ("per", "rounds"),
+    [
+        ("token", Rounds()),
+        ("plan", Rounds()),
+        ("token", Rounds(share=0.5, most=3, discount=0.25)),
+        ("plan", Rounds(share=1.0, discount=0.5)),
+    ],
+)
 def test_the_first_step_has_the_loss_and_the_gradient_of_our_loop(
-    per: str, fresh: Parts, tmp_path: Path
+    per: str, rounds: Rounds, fresh: Parts, tmp_path: Path
 ) -> None:
-    stage = RECIPE.stages[0]
-    recipe = replace(RECIPE, stages=(replace(stage, objective=replace(stage.objective, per=per)),))
+    stage = replace(RECIPE.stages[0], objective=replace(RECIPE.stages[0].objective, per=per))
+    recipe = replace(RECIPE, stages=(stage,), rounds=rounds)
+    fresh = replace(fresh, dealer=lmparts.dealer(rounds))
+    rolled = Roller(recipe, fresh, stage.objective)([0, 0, 0, 1, 1, 1])
+    assert bool(rolled.later) == (rounds.share > 0)
     loss, wanted = ours(fresh, recipe)
     got, found = theirs(fresh, recipe, tmp_path)
     assert abs(loss) > 0.01
@@ -205,7 +217,6 @@ def test_choices_are_found_again_from_what_was_written(parts: Parts) -> None:
 @pytest.mark.parametrize(
     ("changed", "machine", "says"),
     [
-        ({"rounds": Rounds(share=0.5)}, Machine(), "rounds.share"),
         ({}, Machine(gpu=True, sharded=True), "vLLM"),
         ({}, Machine(vllm=True), "needs a GPU"),
         ({}, Machine(processes=4), "4 processes"),
@@ -216,6 +227,29 @@ def test_what_trl_cannot_do_is_refused_before_anything_starts(
 ) -> None:
     with pytest.raises(TrlError, match=says):
         check(replace(RECIPE, **changed), machine)
+
+
+def test_plans_of_later_rounds_are_rows_of_their_own() -> None:
+    batch = {
+        "prompt_ids": torch.tensor([[0, 5], [6, 7]]),
+        "prompt_mask": torch.tensor([[0, 1], [1, 1]]),
+        "completion_ids": torch.tensor([[8], [9]]),
+        "completion_mask": torch.tensor([[1], [1]]),
+        "sampling_per_token_logps": torch.tensor([[-1.0], [-2.0]]),
+        "num_items_in_batch": torch.tensor(2),
+        "old_per_token_logps": torch.zeros(2, 1),
+    }
+    later = [Later(1, 1, [1, 2, 3], [4, 4], [-3.0, -4.0])]
+    whole = lengthened(batch, later, 2, 9)
+    assert "old_per_token_logps" not in whole, "of rows that are no more all"
+    assert whole["prompt_ids"].tolist() == [[9, 0, 5], [9, 6, 7], [1, 2, 3], [9, 9, 9]]
+    assert whole["prompt_mask"].tolist() == [[0, 0, 1], [0, 1, 1], [1, 1, 1], [0, 0, 1]]
+    assert whole["completion_ids"].tolist() == [[8, 9], [9, 9], [4, 4], [9, 9]]
+    assert whole["completion_mask"].tolist() == [[1, 0], [1, 0], [1, 1], [1, 0]]
+    assert whole["sampling_per_token_logps"].tolist()[2:] == [[-3.0, -4.0], [0.0, 0.0]]
+    assert credited([1.0, -1.0], [1, 2], later, 0.25) == [1.0, -0.25, -1.0]
+    assert credited([1.0, None], [1, 2], later, 0.25) == [1.0, None, None]
+    assert lengthened(batch, [], 2, 9)["prompt_ids"].tolist() == batch["prompt_ids"].tolist()
 
 
 def test_settings_are_the_recipes(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from conductor_build.live.accounts import Account
 from conductor_build.lm.base import load_base
 from conductor_build.lm.draw import Ground
 from conductor_build.lm.progress import LmLine
-from conductor_build.lm.recipe import Adapter, HeldOut, Rounds, WarmStart
+from conductor_build.lm.recipe import Adapter, HeldOut, WarmStart
 from conductor_build.lm.setting import Setting
 from conductor_build.lm.tokens import Writer
 from conductor_build.lm.trl_run import here, train_trl
@@ -99,10 +99,10 @@ def test_it_goes_on_and_leaves_weights_curves_and_a_report(stopped: tuple[Path, 
 def test_nothing_is_written_for_a_recipe_that_trl_cannot_train(tmp_path: Path) -> None:
     with pytest.raises(TrlError):
         train_trl(
-            replace(RECIPE, rounds=Rounds(share=0.5)),
+            RECIPE,
             None,  # type: ignore[arg-type]
             tmp_path / "out",
-            SMALL,
+            replace(SMALL, vllm=True),
             watch=Watch(),
         )
     assert not (tmp_path / "out").exists()

@@ -50,11 +50,6 @@ def choices_of(plans: Iterable[tuple[Automaton, Written]]) -> Choices:
     return Choices(padded, masks.view(len(numbers), -1))
 
 
-def widened(rows: Tensor, length: int) -> Tensor:
-    """Rows [B, T] padded to T = `length`."""
-    return torch.nn.functional.pad(rows, (0, length - rows.shape[1]), value=FORCED)
-
-
 def scores(
     logits: Tensor, tokens: Tensor, choices: Choices, temperature: float
 ) -> tuple[Tensor, Tensor]:

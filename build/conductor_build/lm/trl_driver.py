@@ -5,8 +5,7 @@
     learning     `trl_trainer.PlanTrainer`: accumulation, FSDP, checkpoints by TRL
 
 A stage is a trainer of its own: the optimiser starts anew with each. What TRL cannot do is refused
-before anything starts (`trl_settings.check`): further rounds. A warm start comes before, in the
-other loop.
+before anything starts (`trl_settings.check`). A warm start comes before, in the other loop.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from torch import Tensor
 
 from conductor_build.lm.distributed import seed_of
 from conductor_build.lm.draw import Dealer, Purpose
-from conductor_build.lm.episodes import Episode, Players, Sampling, roll_out
+from conductor_build.lm.episodes import Episode, Players, Sampling, Turn, roll_out
 from conductor_build.lm.progress import LmLine
 from conductor_build.lm.recipe import LmRecipe, Objective, Stage
 from conductor_build.lm.schedule import factor
@@ -132,6 +131,7 @@ def trainer_of(
         roller,
         objective,
         rate_of(recipe, done, objective.passes),
+        recipe.rounds.discount,
         model=parts.policy.model,
         args=args,
         train_dataset=dataset_of(parts, first, objective.iterations * objective.prompts),
@@ -193,16 +193,34 @@ class Roller:
     def __call__(self, numbers: Sequence[int]) -> Rolled:
         """A number that stands n times in a row is a game that n plans are written for."""
         from conductor_build.lm.trl_trainer import Rolled
+        from conductor_build.lm.trl_turns import Later
 
         episodes = list(self._episodes(numbers))
-        writer, turns = self.parts.writer, [episode.turns[0] for episode in episodes]
+        writer, first = self.parts.writer, [episode.turns[0] for episode in episodes]
+        further = [
+            (row, place, turn)
+            for row, episode in enumerate(episodes)
+            for place, turn in enumerate(episode.turns[1:], 1)
+        ]
+        turns = [*first, *(turn for _, _, turn in further)]
         return Rolled(
-            prompts=[[*writer.prefix, *turn.ask.rest] for turn in turns],
-            plans=[list(turn.written.tokens) for turn in turns],
-            log_probs=[list(turn.written.log_probs) for turn in turns],
+            prompts=[self._prompt(turn) for turn in first],
+            plans=[list(turn.written.tokens) for turn in first],
+            log_probs=[list(turn.written.log_probs) for turn in first],
             choices=choices_of((writer.automaton(turn.ask), turn.written) for turn in turns),
             rewards=[episode.reward(self.recipe.reward) for episode in episodes],
-        )
+            turns=[len(episode.turns) for episode in episodes],
+            later=[
+                Later(
+                    row, place, self._prompt(turn),
+                    list(turn.written.tokens), list(turn.written.log_probs),
+                )
+                for row, place, turn in further
+            ],
+        )  # fmt: skip
+
+    def _prompt(self, turn: Turn) -> list[int]:
+        return [*self.parts.writer.prefix, *turn.ask.rest]
 
     def _episodes(self, numbers: Sequence[int]) -> Iterator[Episode]:
         runs = [(number, len(list(run))) for number, run in groupby(numbers)]

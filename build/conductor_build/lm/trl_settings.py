@@ -32,7 +32,8 @@ class Machine:
     """FSDP: no process has all the weights."""
     plans_at_once: int = 8
     """Plans of which a process keeps the activations at a time: more are faster, and need more
-    memory (7B, 2,000 tokens, recomputed activations: about 1 GB a plan for the logits)."""
+    memory (7B, 2,000 tokens, recomputed activations: about 1 GB a plan for the logits). Of a
+    recipe with further rounds, so many first plans, with those of the later rounds beside them."""
     vllm: bool = False
     """vLLM writes the plans, on the GPUs that train."""
     vllm_memory: float = 0.3
@@ -41,10 +42,6 @@ class Machine:
 
 def check(recipe: LmRecipe, machine: Machine) -> None:
     """Raises `TrlError` for what only the other driver can do, and for what fits no machine."""
-    if recipe.rounds.share > 0:
-        raise TrlError(
-            "TRL writes one plan for a prompt: a recipe with rounds.share above 0 needs driver: cpu"
-        )
     if machine.sharded and not machine.vllm:
         raise TrlError(
             "under FSDP no process has all the weights, so it cannot write plans: let vLLM write "

@@ -25,7 +25,8 @@ from trl.trainer.grpo_trainer import GRPOTrainer
 
 from conductor_build.lm.objective import Weighing, credit, group_loss
 from conductor_build.lm.recipe import Objective
-from conductor_build.lm.trl_choices import FORCED, Choices, scores, total, widened
+from conductor_build.lm.trl_choices import FORCED, Choices, scores, total
+from conductor_build.lm.trl_turns import Later, credited, filled, lengthened
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,12 @@ class Rolled:
     log_probs: list[list[float]]
     """When they were sampled; 0 at tokens that had to come."""
     choices: Choices
+    """Of these plans, then of the later ones."""
     rewards: list[float | None]
     """None: void."""
+    turns: list[int]
+    """How many rounds each was the first of."""
+    later: list[Later]
 
 
 Roll = Callable[[Sequence[int]], Rolled]
@@ -51,10 +56,17 @@ class PlanTrainer(GRPOTrainer):
     """See above. Everything but `roll`, `objective` and `rate` goes to TRL."""
 
     def __init__(
-        self, roll: Roll, objective: Objective, rate: Callable[[int], float], **trl: Any
+        self,
+        roll: Roll,
+        objective: Objective,
+        rate: Callable[[int], float],
+        discount: float,
+        **trl: Any,
     ) -> None:
-        """`rate` gives the factor on the learning rate after so many steps."""
+        """`rate` gives the factor on the learning rate after so many steps, `discount` the share of
+        its advantage that a plan gets which another round followed."""
         self._roll, self._objective, self._rate = roll, objective, rate
+        self._discount = discount
         self._numbers: list[int] = []
         self._rolled: Rolled | None = None
         self._rewards = torch.empty(0)
@@ -83,20 +95,24 @@ class PlanTrainer(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         self._numbers = [int(one[GAME]) for one in inputs]
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        length, device = output["completion_ids"].shape[1], self.accelerator.device
-        choices = self._made().choices
-        advantages = self._advantages()
+        made, device = self._made(), self.accelerator.device
+        advantages = credited(self._advantages(), made.turns, made.later, self._discount)
         counted = [one is not None for one in advantages]
-        rows = widened(choices.rows, length).clone()
-        rows[~torch.tensor(counted)] = FORCED
+        choices = made.choices
         own = torch.tensor([total(choices, counted), sum(counted)], device=device)
         tokens, plans = self.accelerator.gather(own).view(-1, 2).sum(0).tolist()
-        rows = rows.to(device)
+        parts: int = getattr(self.args, "steps_per_generation")  # noqa: B009  TRL's own
+        whole = lengthened(output, made.later, parts, int(output["completion_ids"][0, 0]))
+        count, length = whole["completion_ids"].shape
+        rows = choices.rows.clone()
+        rows[~torch.tensor(counted)] = FORCED
+        rows = filled(rows, count, length).to(device)
         self._masks = choices.masks.to(device)
         weighing = Weighing(tokens, plans, self._objective.per)
-        output["advantages"] = torch.tensor([one or 0.0 for one in advantages], device=device)
-        output["choice_rows"], output["weights"] = rows, weighing.of(rows != FORCED)
-        return output
+        worth = [one or 0.0 for one in advantages] + [0.0] * (count - len(advantages))
+        whole["advantages"] = torch.tensor(worth, device=device)
+        whole["choice_rows"], whole["weights"] = rows, weighing.of(rows != FORCED)
+        return whole
 
     def _advantages(self) -> list[float | None]:
         """Of this process's plans, by what the plans of all processes came to."""
