@@ -65,12 +65,16 @@ class Attester:
         return self.latest.reasons
 
     async def attest(self) -> Evidence:
-        """Look, and record what was found. Raises `AuditError` when that cannot be recorded."""
+        """Look, and record what was found. An open gap counts at once, a closed one once it is on
+        record. Raises `AuditError` when it cannot be recorded."""
         evidence = await asyncio.to_thread(self._look, self._active.site)
-        self.latest, self._at_s = evidence, time.monotonic()
-        if self.open_gap:
+        at_s = time.monotonic()
+        if evidence.reasons:
+            self.latest, self._at_s = evidence, at_s
+        if self.open_gap and evidence.reasons:
             log.error("air_gap_open", reasons=list(evidence.reasons), do="conductor doctor")
         await self._audit.append("attestation", **evidence.record())
+        self.latest, self._at_s = evidence, at_s
         return evidence
 
     @asynccontextmanager
