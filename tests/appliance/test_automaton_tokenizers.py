@@ -15,7 +15,7 @@ from conductor.plan.mask import LabelMask
 from conductor.plan.templates import Template
 from conductor.plan.validate import PlanPool
 from conductor.plan.writing import State, only_byte
-from support.automata import Tree, Vocabulary, Walk, ids_in, pick, smollm2
+from support.automata import Tree, Vocabulary, Walk, ids_in, pick, tokenizer_in
 from support.engines import Guidance, XGrammar, ebnf, regex
 from support.gguf import GgufTokenizer
 
@@ -27,15 +27,19 @@ VEILED = PlanPool(2, mask=LabelMask(Flow(
 """Worker 1 may see redacted text and templates only."""
 
 
-@cache
-def source() -> GgufTokenizer:
-    return smollm2()
+OURS, QWEN = "smollm2-135m", "qwen2.5-coder-0.5b"
+"""The model that `make test` pulls, and one that is larger than tests may fetch."""
 
 
 @cache
-def compiled() -> tuple[Tables, Vocabulary]:
-    vocabulary = source().bytes_per_id
-    return compile(vocabulary, [source().eos]), vocabulary
+def source(model: str = OURS) -> GgufTokenizer:
+    return tokenizer_in(model)
+
+
+@cache
+def compiled(model: str = OURS) -> tuple[Tables, Vocabulary]:
+    vocabulary = source(model).bytes_per_id
+    return compile(vocabulary, [source(model).eos]), vocabulary
 
 
 @cache
@@ -53,9 +57,11 @@ def encode(text: str) -> list[int]:
     return list(tokenizer().encode(text).ids)
 
 
+@pytest.mark.parametrize("model", [OURS, QWEN])
 @pytest.mark.parametrize("pool", [PlanPool(12), VEILED], ids=["open", "veiled"])
-def test_a_sample_of_all_tokens_meets_the_oracle(pool: PlanPool) -> None:
-    tables, vocabulary = compiled()
+def test_a_sample_of_all_tokens_meets_the_oracle(pool: PlanPool, model: str) -> None:
+    tables, vocabulary = compiled(model)
+    eos = source(model).eos
     chance = random.Random(7)
     usual = [t for t in tables.walked if tables.length[t] < 9]
     for _ in range(3):
@@ -63,30 +69,32 @@ def test_a_sample_of_all_tokens_meets_the_oracle(pool: PlanPool) -> None:
         tree = Tree.of(vocabulary, (t for t in sample if vocabulary[t]))
         walk = Walk.of(tables, pool, vocabulary)
         for _ in range(12):
-            allowed = walk.allowed - {source().eos}
+            allowed = walk.allowed - {eos}
             assert allowed & sample == walk.wanted(tree), walk.text
-            assert (source().eos in walk.allowed) == walk.may_end
+            assert (eos in walk.allowed) == walk.may_end
             if not allowed:
                 break
             walk.take(pick(chance, allowed, vocabulary))
 
 
-def test_the_automaton_and_llguidance_allow_the_same_tokens() -> None:
+@pytest.mark.parametrize("model", [OURS, QWEN])
+def test_the_automaton_and_llguidance_allow_the_same_tokens(model: str) -> None:
     """Where the text is forced, llguidance allows only its own spelling of it."""
-    _, vocabulary = compiled()
-    engine = Guidance(regex(3, 3), vocabulary, source().eos)
+    _, vocabulary = compiled(model)
+    engine = Guidance(regex(3, 3), vocabulary, source(model).eos)
 
     def compare(ours: frozenset[int], theirs: frozenset[int], state: State, text: bytes) -> None:
         forced = only_byte(state) is not None
         assert theirs and (theirs <= ours if forced else theirs == ours), text
 
-    _side_by_side(engine, compare)
+    _side_by_side(engine, compare, model)
 
 
-def test_the_automaton_and_xgrammar_allow_the_same_tokens() -> None:
+@pytest.mark.parametrize("model", [OURS, QWEN])
+def test_the_automaton_and_xgrammar_allow_the_same_tokens(model: str) -> None:
     """Halves of surrogate pairs aside, which are no UTF-8 and which xgrammar lets pass."""
-    _, vocabulary = compiled()
-    engine = XGrammar(ebnf(3, 3), vocabulary, source().eos)
+    _, vocabulary = compiled(model)
+    engine = XGrammar(ebnf(3, 3), vocabulary, source(model).eos)
 
     def compare(ours: frozenset[int], theirs: frozenset[int], state: State, text: bytes) -> None:
         assert ours <= theirs, text
@@ -94,15 +102,16 @@ def test_the_automaton_and_xgrammar_allow_the_same_tokens() -> None:
             written = text + (vocabulary[token] or b"")
             assert written[written.rindex(b"\xed") :] >= b"\xed\xa0", text
 
-    _side_by_side(engine, compare)
+    _side_by_side(engine, compare, model)
 
 
 def _side_by_side(
     engine: Guidance | XGrammar,
     compare: Callable[[frozenset[int], frozenset[int], State, bytes], None],
+    model: str,
 ) -> None:
-    tables, vocabulary = compiled()
-    chance = random.Random(11)
+    tables, vocabulary = compiled(model)
+    eos, chance = source(model).eos, random.Random(11)
     for _ in range(4):
         automaton, text = Automaton(tables, PlanPool(3, max_steps=3)), b""
         state = automaton.start()
@@ -110,9 +119,9 @@ def _side_by_side(
         for _ in range(40):
             ours = ids_in(automaton.allowed(state))
             compare(ours, ids_in(engine.mask()), state, text)
-            if ours <= {source().eos}:
+            if ours <= {eos}:
                 break
-            token = pick(chance, ours - {source().eos}, vocabulary)
+            token = pick(chance, ours - {eos}, vocabulary)
             state, text = automaton.advance(state, token), text + (vocabulary[token] or b"")
             engine.take(token)
 

@@ -42,11 +42,16 @@ def ids_in(mask: bytes) -> frozenset[int]:
 
 def smollm2() -> GgufTokenizer:
     """The tokenizer of the model that `make test` pulls."""
+    return tokenizer_in("smollm2-135m")
+
+
+def tokenizer_in(model: str) -> GgufTokenizer:
+    """The tokenizer of a model file of the catalogue. Skips the test where it was not pulled."""
     root = Path(__file__).parents[2]
     folder = Path(os.environ.get("CONDUCTOR_MODELS_DIR", root / "var" / "models"))
-    path = locate(folder, load_catalogue()["smollm2-135m"])
+    path = locate(folder, load_catalogue()[model])
     if path is None:
-        pytest.skip("run 'conductor models pull smollm2-135m' first")
+        pytest.skip(f"run 'conductor models pull {model}' first")
     return read_tokenizer(path)
 
 
