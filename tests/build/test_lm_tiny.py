@@ -110,6 +110,18 @@ def test_only_named_workers_are_taken_and_unknown_ones_refused(tmp_path: Path) -
         pools.live_workers(replace(use, only=("nobody",)), configs.parent)
 
 
+def test_a_recorded_worker_without_a_price_is_refused_by_name(tmp_path: Path) -> None:
+    made, _ = generated(40)
+    unpriced = replace(made.workers[1], usd_out_per_mtok=float("nan"))
+    made = replace(made, workers=(made.workers[0], unpriced, *made.workers[2:]))
+    task, use = RecordedTask(made), TaskUse("recorded", "t", path="t")
+    recipe = tiny(pool=PoolUse("recorded", folder="t"), tasks=(use,), held_out=HeldOut(share=0.5))
+    training = split(recipe, [(use, task)])[0]
+    with pytest.raises(pools.PoolError, match=f"no price is recorded of {made.names[1]}:"):
+        with pools.opened(recipe, [(use, task)], training, Path(), tmp_path, Account()):
+            pass
+
+
 def test_recorded_workers_have_cards_of_training_questions_and_answer_from_the_records(
     tmp_path: Path,
 ) -> None:

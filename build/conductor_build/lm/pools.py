@@ -7,6 +7,7 @@ appliance, with the key that `conductor-build probe` uses.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -74,7 +75,7 @@ def opened(
         yield OpenPool(workers, Executed(pool, simulated=True, sampling=sampling), nothing)
     elif use.kind == "recorded":
         tables = [task for _, task in tasks if isinstance(task, RecordedTask)]
-        workers = _chosen(recorded_workers(tables[0], training[0][0]), use)
+        workers = _priced(_chosen(recorded_workers(tables[0], training[0][0]), use))
         yield OpenPool(
             workers, Executed(RecordedPool(tables), simulated=False, sampling=sampling), nothing
         )
@@ -150,6 +151,17 @@ def recorded_workers(task: RecordedTask, training: Task) -> tuple[Worker, ...]:
         )
         for row, name in enumerate(cards.names)
     )
+
+
+def _priced(workers: tuple[Worker, ...]) -> tuple[Worker, ...]:
+    """A play of a worker whose price nobody knows would have no cost, and so no worth."""
+    unknown = [one.id for one in workers if not math.isfinite(one.price.output_usd_per_mtok)]
+    if unknown:
+        raise PoolError(
+            f"no price is recorded of {', '.join(unknown)}: add usd_out_per_mtok to workers.csv, "
+            "or name those to train with under `only`"
+        )
+    return workers
 
 
 # -- live -----------------------------------------------------------------------------------------
